@@ -11,8 +11,8 @@ import getpass
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 from ansible.errors import AnsibleActionFail
 
@@ -43,7 +43,7 @@ from ..plugin_utils._queue.entry import (
 )
 from ..plugin_utils._queue.limits import UserLimits, limits_from
 from ..plugin_utils._queue.owner import current_owner
-from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, waits_behind
+from ..plugin_utils._queue.schedule import QueuePolicy, positions, schedule, still_first, waits_behind
 from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.record import describe_pending, to_json, unplanned_record
 from ..plugin_utils._request.advice import advise
@@ -71,21 +71,17 @@ class ActionModule(ControlAction):
         before = {entry.id: entry for entry in self.entries(queue)}
         cluster = self._cluster(variables, before.values())
         stale_ids = ending_ids(before.values())
-        free = self.with_reservations(cluster.without_sessions(stale_ids), before.values())
-        seen = digest_of_inputs(before.values(), free, self._inputs())
+        free = self._free(cluster, before.values())
+        seen = digest_of_inputs(before.values(), free, self._pools(), self._inputs())
         if queue.has_seen(seen):
             return {"starts": [], "agents": [], "specs": {}}
         # The queue is not locked while deciding, which may take long: entries that other runs have changed are left
         # to the next pass.
-        held_back, held = self._limits.held_back(before.values()), {*(self._task.args.get("held") or ())}
+        held_back = self._limits.held_back(before.values())
         refused: dict[str, str] = {}
         while True:
-            out = {*held, *held_back, *refused}
-            decisions = schedule(
-                [entry for entry in before.values() if entry.id not in out],
-                Answers(free, self._pools(), now),
-                self._rules,
-            )
+            answers = Answers(free, self._pools(), now)
+            decisions = schedule(before.values(), answers, self._rules, {*self._held, *held_back, *refused})
             chosen = [(entry, answer) for entry, answer in decisions if isinstance(answer, Decision)]
             chosen, without_groups = self._with_groups(chosen, cluster)
             if not without_groups:
@@ -94,10 +90,11 @@ class ActionModule(ControlAction):
             refused |= without_groups
         waiting = [(entry, answer) for entry, answer in decisions if isinstance(answer, Unschedulable)]
         waiting += [(before[name], Unschedulable(reason, {})) for name, reason in {**held_back, **refused}.items()]
-        started = self._save_starts(queue, chosen, now)
+        started = self._save_starts(queue, chosen, answers, refused, now)
         if not self._task.check_mode:
             self._save_reasons(queue, waiting)
-            if not chosen and not refused:
+            waits = any(entry.state == PENDING for entry in before.values())
+            if waits and not chosen and not refused:
                 queue.save_seen(seen)
         starts = [start_arguments(decision, stale_ids, never_completed=True) for _entry, decision in started]
         # The user's environment may hold secrets.
@@ -119,16 +116,26 @@ class ActionModule(ControlAction):
         return [release(), dataclasses.asdict(self._rules), to_plain(options)]
 
     def _save_starts(
-        self, queue: QueueStore, chosen: Sequence[tuple[QueueEntry, Decision]], now: float
+        self,
+        queue: QueueStore,
+        chosen: Sequence[tuple[QueueEntry, Decision]],
+        answers: Answers,
+        refused: Iterable[str],
+        now: float,
     ) -> list[tuple[QueueEntry, Decision]]:
-        """Mark sessions as CREATING, and return those that no other run has changed since."""
+        """Mark sessions as CREATING, and return those that no other run has changed since, nor made wait for others."""
         started = []
         for batch in [chosen] if self._task.check_mode else queue.batches(chosen):
-            beyond = self._limits.held_back(self.entries(queue))
+            entries = {entry.id: entry for entry in self.entries(queue)}
+            barred = {*self._held, *self._limits.held_back(entries.values()), *refused}
+            same = [
+                entry for entry, _decision in batch if entry.id not in barred and _is_same(entries.get(entry.id), entry)
+            ]
+            first = still_first(entries.values(), same, answers.may_block, self._rules, barred)
             for entry, decision in batch:
-                current = self.entry(queue, entry.id)
-                if entry.id in beyond or current is None or not _is_same(current, entry):
+                if entry.id not in first:
                     continue
+                current = entries[entry.id]
                 started.append((entry, decision))
                 if not self._task.check_mode:
                     queue.save(mark_creating(current, current_owner(), now, decision.plan))
@@ -144,7 +151,7 @@ class ActionModule(ControlAction):
                 *(
                     dataclasses.replace(now, record={**now.record, "pending": reason})
                     for now, entry, reason in current
-                    if now is not None and _is_same(now, entry)
+                    if _is_same(now, entry)
                 )
             )
 
@@ -176,11 +183,16 @@ class ActionModule(ControlAction):
         """Plan the requested session, and save in the queue that this run starts it, or that it is pending."""
         args = self._task.args
         spec, queue, user = spec_from_dict(args["spec"]), self.queue(variables), self._user()
-        # The queue is parsed before the lock is taken: under it, only what has changed since.
-        cluster = self._cluster(variables, self.entries(queue))
+        # The queue is parsed, and due sessions are judged, before the lock is taken: under it, only what has changed
+        # since is parsed, and what was not judged is waited for.
+        entries = self.entries(queue)
+        cluster = self._cluster(variables, entries)
         try:
             # Accounts may be those of a slow directory.
             groups = self._read_groups(user, spec.mounts, cluster)
+            own = _make_entry(spec, user, time.time(), limited=self._is_limited)
+            answers = Answers(self._free(cluster, entries), self._pools(), time.time())
+            refused = self._judge_due(entries, own, answers, cluster)
             with self.transaction(queue):
                 entries = self.entries(queue)
                 cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
@@ -189,9 +201,9 @@ class ActionModule(ControlAction):
                 known = _find_entry(spec, entries, cluster, str(args.get("repair") or ""), time.time())
                 entry = known or _make_entry(spec, user, time.time(), limited=self._is_limited)
                 stale_ids = ending_ids(entries)
-                planned = self.with_reservations(cluster.without_sessions(stale_ids), entries, entry.id)
-                answers = Answers(planned, self._pools(), time.time())
-                decision = self._decide_request(spec, answers, entries, entry)
+                planned = self._free(cluster, entries, entry.id)
+                waits = self._waits(entries, entry, answers.may_block, refused)
+                decision = self._decide_request(spec, planned, entries, entry, waits)
                 decision = _give(decision, entry, groups, cluster)
                 if entry.state == RUNNING and not (isinstance(decision, Decision) and decision.existing):
                     problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
@@ -280,6 +292,11 @@ class ActionModule(ControlAction):
         return bool(self._task.args.get("limits"))
 
     @property
+    def _held(self) -> set[str]:
+        """The ids of the sessions that the manager holds back."""
+        return {*(self._task.args.get("held") or ())}
+
+    @property
     def _limits(self) -> UserLimits:
         return limits_from(self._task.args.get("limits") or {})
 
@@ -297,8 +314,51 @@ class ActionModule(ControlAction):
         pools = self._task.args["pools"]
         return NetworkPools(**{**pools, "sites": [Gateway(**site) for site in pools.get("sites") or ()]})
 
+    def _free(self, cluster: ClusterState, entries: Collection[QueueEntry], own_id: str = "") -> ClusterState:
+        """Return the state as it will be once other runs have claimed what they have planned."""
+        ended = cluster.with_ended([entry.id for entry in entries if entry.has_ended])
+        return self.with_reservations(ended.without_sessions(ending_ids(entries)), entries, own_id)
+
+    def _judge_due(
+        self, entries: Sequence[QueueEntry], own: QueueEntry, answers: Answers, cluster: ClusterState
+    ) -> set[str]:
+        """Judge the due sessions that ``own`` has to wait behind, until one does block.
+
+        Return the ids of those that have room, and do not start for want of the groups of their users.
+        """
+        refused: set[str] = set()
+
+        def blocks(due: QueueEntry) -> bool:
+            if not answers.blocks(due):
+                return False
+            has_groups = due.state == PENDING and due.limited and self._task.args.get("groups")
+            answer = answers.decide(due) if has_groups else None
+            if isinstance(answer, Decision):
+                refused.update(self._with_groups([(due, answer)], cluster)[1])
+            return due.id not in refused
+
+        self._waits(entries, own, blocks)
+        return refused
+
+    def _waits(
+        self,
+        entries: Sequence[QueueEntry],
+        entry: QueueEntry,
+        blocks: Callable[[QueueEntry], bool],
+        refused: Iterable[str] = (),
+    ) -> Unschedulable | None:
+        """Return why a session of this run waits behind another one, if it does."""
+        barred = {*self._held, *self._limits.held_back(entries), *refused}
+        others = (other for other in entries if other.id != entry.id)
+        return waits_behind([*others, entry], entry, blocks, self._rules, barred)
+
     def _decide_request(
-        self, spec: SessionSpec, answers: Answers, entries: Sequence[QueueEntry], entry: QueueEntry
+        self,
+        spec: SessionSpec,
+        cluster: ClusterState,
+        entries: Sequence[QueueEntry],
+        entry: QueueEntry,
+        waits_for_due: Unschedulable | None,
     ) -> Decision | Unschedulable:
         """Return the decision about the request; after too many lost claims, the session stays pending."""
         args = self._task.args
@@ -309,7 +369,7 @@ class ActionModule(ControlAction):
                 f"other runs claimed the resources first, {attempts} times in a row; last error: {refusals}", {}
             )
         try:
-            decision = decide(spec, answers.cluster, self._pools(), entry.id, entry.user, entry.updated_at)
+            decision = decide(spec, cluster, self._pools(), entry.id, entry.user, entry.updated_at)
         except (ValidationError, PlanningError) as error:
             if attempt == 1:
                 raise
@@ -319,14 +379,13 @@ class ActionModule(ControlAction):
         if entry.spec is None:
             check_time_limits(spec, self._pools())
         if isinstance(decision, Decision):
-            waits = wait_for_agents(entry, answers.cluster)
-            waits = waits or waits_behind([*entries, entry], entry, answers, self._rules)
+            waits = wait_for_agents(entry, cluster) or waits_for_due
             decision = waits or decision.with_uid(entry.user_uid)
         if entry.spec is None:
             containers = sum(role.replicas for role in spec.effective_roles)
             waits_now = isinstance(decision, Unschedulable)
             if waits_now:
-                _check_not_away(spec.name, entries, answers.cluster)
+                _check_not_away(spec.name, entries, cluster)
             self._limits.check((entry.user, entry.user_uid), containers, entries, waits=waits_now)
         return decision
 
@@ -351,9 +410,9 @@ class ActionModule(ControlAction):
         queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan))
 
 
-def _is_same(current: QueueEntry, entry: QueueEntry) -> bool:
+def _is_same(current: QueueEntry | None, entry: QueueEntry) -> TypeGuard[QueueEntry]:
     """Return whether an entry is as it was, whatever its record says of why it waits."""
-    return dataclasses.replace(current, record=entry.record) == entry
+    return current is not None and dataclasses.replace(current, record=entry.record) == entry
 
 
 def _give(decision: _Answer, entry: QueueEntry, groups: Membership | None, cluster: ClusterState) -> _Answer:

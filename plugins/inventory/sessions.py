@@ -31,6 +31,8 @@ notes:
   - Commands run as user C(work), not as C(ansible_user) of other hosts; set C(ansible_container_user) for another, as a
     number.
   - The variable C(agent_docker_host) of an agent sets the address of its engine.
+  - C(backendai_docker_host) and C(backendai_agent_connection) are templates, which are resolved when a container is
+    reached. So O(compose), O(groups) and O(keyed_groups) cannot use their values; use C(backendai_agent).
 extends_documentation_fragment:
   - constructed
 options:
@@ -54,8 +56,9 @@ options:
   queue_path:
     description:
       - The folder of the queue, relative to this file.
-      - When empty, it is the variable C(session_queue_path) of the group V(all); without it, the folder that playbooks
-        use then, beside the first inventory.
+      - When empty, it is the variable C(session_queue_path) of the group V(all), where C(inventory_dir) and
+        C(inventory_file) are those of the first inventory; without it, the folder that playbooks use then, beside the
+        first inventory of the command line, or the one beside the first of O(agents_inventory) if only that exists.
     type: str
     default: ""
 """
@@ -85,8 +88,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible import constants
-from ansible.errors import AnsibleParserError
+from ansible import constants, context
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.inventory.helpers import get_group_vars
 from ansible.inventory.manager import InventoryManager
@@ -99,7 +102,6 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.printable import printable
 from ..plugin_utils import session_hosts
-from ..plugin_utils._queue.entry import RUNNING
 from ..plugin_utils._queue.store import QueueStore, default_path
 from ..plugin_utils.session_hosts import SessionHost
 
@@ -162,17 +164,32 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
 
     def _plans(self, path: str) -> list[SessionPlan]:
         """Return the plans of the sessions that have been started from the queue."""
+        queue = QueueStore(self._queue_path(path))
+        if not os.path.isdir(queue.path):
+            # The queue of another inventory may be meant.
+            problem = f"no session is known, since {queue.path} does not exist; name the folder that playbooks use"
+            self._warn([f"queue_path: {problem}."])
+        return [entry.plan for entry in queue.running() if entry.plan]
+
+    def _queue_path(self, path: str) -> str:
+        """Return the folder of the queue."""
         configured = self.get_option("queue_path")
-        variable = self._variables_of_all().get("session_queue_path")
         if configured:
-            folder = os.path.join(os.path.dirname(os.path.abspath(path)), os.path.expanduser(configured))
-        elif variable:
-            self.templar.available_variables = self._variables_of_all()
-            folder = os.path.expanduser(str(self.templar.template(variable)))
-        else:
-            others = (source for source in self._sources if source != path)
-            folder = default_path([*self._agents_inventory(path), *others, path])
-        return [entry.plan for entry in QueueStore(folder).entries() if entry.state == RUNNING and entry.plan]
+            return os.path.join(os.path.dirname(os.path.abspath(path)), os.path.expanduser(configured))
+        # Those of the command line are what playbooks go by: of a folder, other sources are its files.
+        given = context.CLIARGS.get("inventory") or self._sources
+        variables = self._variables_of_all()
+        variable = variables.get("session_queue_path")
+        if not variable:
+            places = [default_path(sources) for sources in (given, self._agents_inventory(path)) if sources]
+            return next(filter(os.path.isdir, places), places[0])
+        first = os.path.abspath(next(filter(os.path.exists, given), path))
+        folder = first if os.path.isdir(first) else os.path.dirname(first)
+        self.templar.available_variables = {"inventory_file": first, "inventory_dir": folder, **variables}
+        try:
+            return os.path.expanduser(str(self.templar.template(variable)))
+        except AnsibleError as error:
+            raise AnsibleParserError(f"session_queue_path: {error}") from None
 
     def _merge_inventories(self, paths: list[str]) -> None:
         """Add all groups and hosts of other inventories, with their variables."""

@@ -29,7 +29,7 @@ options:
         priority starts before it.
     type: bool
   held:
-    description: The ids of pending sessions that do not start now, and that no other waits for; for O(queue=true).
+    description: The ids of pending sessions that do not start now, and that no other waits for.
     type: list
     elements: str
   limits:

@@ -87,7 +87,7 @@ def cluster_with_plans(size: int, load: float, rng: random.Random) -> tuple[list
         parts.append(list(zip(owners, halves, strict=True)))
         for owner, gpus in parts[-1]:
             hosts.setdefault(owner, {})[f"agent{number}"] = gpus
-    sessions = {owner: session(str(owner), float(owner), counts) for owner, counts in hosts.items()}
+    sessions = {owner: session(f"held-{owner}", float(owner), counts) for owner, counts in hosts.items()}
     agents = [
         agent(
             f"agent{number}",

@@ -138,6 +138,12 @@ def waiting(number: int, rng: random.Random) -> QueueEntry:
     return requested(number, asked, user=rng.choice("abcdefgh"), enqueued_at=float(number))
 
 
+def running(plan: SessionPlan) -> QueueEntry:
+    """Return a session that has what its plan says, and came before all that wait."""
+    asked = spec(name=plan.name, cluster_mode="multi-node", cluster_size=len(plan.kernels), resources=request(1))
+    return requested(0, asked, id=plan.id, state="RUNNING", plan=plan, has_started=True, enqueued_at=0.0)
+
+
 def _run(folder: str, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
     """Run the action ``session_plan`` as a playbook does."""
     task, loader = Task(), DataLoader()
@@ -154,15 +160,16 @@ def passes(skipped: int, policy: str, count: int, agents: int) -> tuple[float, f
     In the end a session is created. Raises :class:`BenchError` if one passes others that it has to wait for.
     """
     rng = random.Random(SEED)
-    facts = cluster(agents, 1.0, rng)
+    facts, plans = cluster_with_plans(agents, 1.0, rng)
     hostvars = {agent.name: {"__session_agent": json.loads(json.dumps(result(agent)))} for agent in facts}
+    entries = [waiting(number, rng) for number in range(1, count + 1)]
+    entries += [
+        requested(number, state="TERMINATED", spec=None, has_started=True, enqueued_at=float(number))
+        for number in range(count + 1, count + 1 + skipped)
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(1, count + 1):
-            entry = waiting(number, rng)
+        for entry in (*entries, *map(running, plans.values())):
             (Path(folder) / f"{entry.id}.json").write_text(entry.to_json())
-        for number in range(count + 1, count + 1 + skipped):
-            ended = requested(number, state="TERMINATED", spec=None, has_started=True, enqueued_at=float(number))
-            (Path(folder) / f"{ended.id}.json").write_text(ended.to_json())
         seconds = []
         rules = {"policy": policy, "max_skips": PATIENCE}
         for _pass in range(1 + PASSES):

@@ -33,7 +33,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="repeat an earlier search")
     options = parser.parse_args()
     times = search(options.seed, options.seconds)
-    (p50, _), (p99, _), (worst, name) = (times[(len(times) - 1) * part // 100] for part in (50, 99, 100))
+    p50, p99, worst = (times[(len(times) - 1) * part // 100][0] for part in (50, 99, 100))
+    name = times[-1][1]
     print(
         f"decisions on mixed roles: --seed {options.seed}, {len(times):,} decided, p50 {p50:.0f} ms, p99 {p99:.0f} ms"
         f" (wanted: {WANTED_P99:.0f}), worst {worst:.0f} ms (wanted: {WANTED_WORST:.0f}; {name})"

@@ -63,14 +63,13 @@ GATEWAY_CERTIFICATE = f"{GATEWAY_ETC}/gateway/certificate.pem"
 TABLE = "inet backendai"
 CONNECTIONS_TABLE = "ip backendai_connections"
 GATEWAY_TABLE = "inet backendai_gateway"
-SESSION_CHAIN = "forward"
 CHAIN_DROP_FORGED = "drop_forged"
 SET_PEERS, SET_SSH_PORTS = "pinned4_{vni}", "ssh_ports"
 
 # Networks and links.
 DEFAULT_NETWORK, DEFAULT_BRIDGE = "backendai-default", "backendai0"
 WIREGUARD_DEVICE = "baiwg0"
-BRIDGE_PREFIX, TUNNEL_PREFIX = "bai-", "bax-"
+TUNNEL_PREFIX = "bax-"
 
 #: Lists the published ports of sessions on an agent.
 LIST_PUBLISHED_PORTS = "docker ps --format '{{.Ports}}' --filter label=ai.backend.session-id"
@@ -79,8 +78,3 @@ LIST_PUBLISHED_PORTS = "docker ps --format '{{.Ports}}' --filter label=ai.backen
 def session_link(session_id: str) -> str:
     """Return the name of a session's tunnel on its agents."""
     return f"{TUNNEL_PREFIX}{session_id.replace('-', '')[:10]}"
-
-
-def session_bridge(session_id: str) -> str:
-    """Return the name of a session's bridge on its agents."""
-    return f"{BRIDGE_PREFIX}{session_id.replace('-', '')[:10]}"

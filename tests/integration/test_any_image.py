@@ -48,8 +48,11 @@ def image(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def three(session: StartedSession, image: str) -> list[Kernel]:
-    """Return the containers of an image."""
-    return [kernel for kernel in session.kernels if ROLES[kernel["role"]] == image]
+    """Return the containers of an image, which is on every agent."""
+    found = [kernel for kernel in session.kernels if ROLES[kernel["role"]] == image]
+    assert sorted(kernel["agent"] for kernel in found) == list(AGENTS)
+    assert [kernel["status"] for kernel in found] == ["running"] * 3
+    return found
 
 
 def shell(kernel: Kernel, script: str) -> str:
@@ -61,11 +64,6 @@ def other_images(session: StartedSession, kernel: Kernel) -> list[str]:
     """Return the names of other containers, one of each image."""
     by_image = {ROLES[other["role"]]: other["hostname"] for other in session.kernels if other is not kernel}
     return list(by_image.values())
-
-
-def test_it_runs_on_every_agent(three: list[Kernel]) -> None:
-    assert sorted(kernel["agent"] for kernel in three) == list(AGENTS)
-    assert [kernel["status"] for kernel in three] == ["running"] * 3
 
 
 def test_ssh_reaches_every_image_as_work_without_prompts(session: StartedSession, three: list[Kernel]) -> None:

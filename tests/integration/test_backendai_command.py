@@ -86,16 +86,22 @@ def test_what_a_user_gives_is_no_template_and_no_path(sessions: Sessions) -> Non
 def test_sudo_is_no_way_to_anything_else() -> None:
     sudo = f"sudo -n -u {ACCOUNT}"
     for line in (
-        f"{sudo} sh -c id",
-        f"{sudo} {SERVE} --help",
+        f"{sudo} sh",
+        f"{sudo} -s",
         f"{sudo} cat {HOME}/.ssh/id_ed25519",
+        f"{sudo} {SERVE} --help",
+        f"{sudo} {SERVE}/../serve ''",
+        f"{sudo} SUDO_UID=0 {SERVE}",
+        f"{sudo} PYTHONPATH=/tmp {SERVE}",
+        f"{sudo} -E {SERVE}",
+        f"{sudo} -E PYTHONPATH=/home/alice {SERVE}",
         f"sudo -n {SERVE}",
         f"sudo -n -u bob {SERVE}",
-        f"{sudo} SUDO_UID=0 {SERVE}",
-        f"{sudo} -E PYTHONPATH=/home/alice {SERVE}",
+        f"sudoedit -n -u {ACCOUNT} {SERVE}",
     ):
         answer = shell("alice", f"{line} < /dev/null")
-        assert answer.code != 0, (line, answer)
+        assert answer.code == 1, (line, answer)
+        assert "sudo" in answer.errors
         assert "PRIVATE KEY" not in answer.output
         assert '"result": "done"' not in answer.output
     # What the environment, the folder and Python's start-up files say is not heard.

@@ -181,15 +181,3 @@ def test_unreadable_session_is_named_and_keeps_the_policy(tmp_path: Path) -> Non
         assert "192.0.2.0" not in run_on("agent3", f"cat {POLICY}")
     finally:
         run_on("agent3", f"rm -r {folder}")
-
-
-def test_invalid_network_changes_nothing(tmp_path: Path) -> None:
-    state = f"nft list table {TABLE} | grep -v counter; cat {POLICY}"
-    before = run_on_all(state, BOTH)
-    refused = provision(tmp_path, closed_networks=["storage"])
-    assert refused.code == 2
-    assert (
-        "agent_closed_networks: 'storage' must be an address or a network, such as 192.0.2.7 or 192.0.2.0/24."
-        in refused.text
-    )
-    assert run_on_all(state, BOTH) == before

@@ -137,25 +137,12 @@ def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) ->
     assert run_in(main, "sh", "-c", look).split() == ["1234", "2345", "work", "1234:2345"]
 
 
-@pytest.mark.parametrize(
-    ("bootstrap", "lines"),
-    [
-        (
-            r"printf '\033]0;owned\007\033[2Jno licence\n'; exit 7",
-            [
-                r": \x1b]0;owned\x07\x1b[2Jno licence",
-                "backendai: the session's environment could not be created: exit code 7.",
-            ],
-        ),
-        (
-            "trap - EXIT; exit 0",
-            ["backendai: session_bootstrap_script ended before the environment was created."],
-        ),
-    ],
-)
-def test_failed_bootstrap_script_is_reported_and_leaves_nothing(
-    agent1_sessions: Sessions, bootstrap: str, lines: list[str]
-) -> None:
+def test_failed_bootstrap_script_is_reported_and_leaves_nothing(agent1_sessions: Sessions) -> None:
+    bootstrap = r"printf '\033]0;owned\007\033[2Jno licence\n'; exit 7"
+    lines = [
+        r": \x1b]0;owned\x07\x1b[2Jno licence",
+        "backendai: the session's environment could not be created: exit code 7.",
+    ]
     run = agent1_sessions.create(**SMALL, cluster_size=2, bootstrap_script=bootstrap)
     assert run.code != 0
     assert "ended while it started" in run.text
@@ -164,14 +151,6 @@ def test_failed_bootstrap_script_is_reported_and_leaves_nothing(
     assert run.record["status"] == "ERROR"
     # What a user's program prints may be secret.
     assert [line for line in lines if line in json.dumps(run.record)] == []
-    assert agent_state() == agent1_sessions.initial_state
-
-
-def test_app_without_its_program_is_refused_and_leaves_nothing(agent1_sessions: Sessions) -> None:
-    run = agent1_sessions.create(**SMALL, apps=["terminal", "jupyter"])
-    assert run.code == 2, run.output
-    assert "session_apps: jupyter needs the program jupyter-lab, which main1 does not have: install it" in run.text
-    assert "terminal needs" not in run.text
     assert agent_state() == agent1_sessions.initial_state
 
 

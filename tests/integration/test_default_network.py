@@ -56,9 +56,9 @@ def on_ports(flags: str) -> str:
 
 
 @AGENTS_OF_BOTH_ENGINES
-@pytest.mark.parametrize("filtering", [0, 1])
-def test_only_genuine_frames_leave_a_container(pairs: dict[str, Neighbours], agent: str, filtering: int) -> None:
-    with bridged_filtering(agent, filtering):
+def test_only_genuine_frames_leave_a_container(pairs: dict[str, Neighbours], agent: str) -> None:
+    """Without filtering; with it, the next test and all others find them alone at their ends."""
+    with bridged_filtering(agent, 0):
         assert pairs[agent].send() == {GENUINE}
     assert pairs[agent].target_answers()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.internals import SESSIONS
-from tests.integration.inventories import UNREACHABLE
 from tests.integration.laboratory import agent_state, run_in, run_on, run_on_all, ssh, stored_sessions
 from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import FOUR, SMALL, TWO
@@ -158,21 +156,6 @@ def test_a_request_that_only_an_unreachable_agent_could_serve_waits_for_it(
     assert "; agent2 does not answer (" in waiting.record["pending"]["reason"]
     assert sessions.run("schedule_sessions").code == 0
     assert sessions.list_by_name()[sessions.name]["status"] == "RUNNING"
-
-
-def test_no_engine_anywhere_is_an_error(sessions: Sessions) -> None:
-    run = sessions.create("-e", "agent_docker_host=unix:///no/such.sock")
-    assert run.code != 0
-    error = "the Docker engine at unix:///no/such.sock does not answer the Docker SDK for Python"
-    assert f"no agent can be used: agent1, agent2: {error}" in run.text
-    assert f"agent3: {error}" in run.text
-
-
-def test_no_agent_reachable_is_an_error(sessions: Sessions) -> None:
-    run = sessions.create("-e", json.dumps(UNREACHABLE))
-    assert run.code != 0
-    assert "no agent can be used: agent1" in run.text
-    assert run.record["status"] == "ERROR"
 
 
 def test_expired_claim_is_released_for_the_next_session(agent1_sessions: Sessions) -> None:

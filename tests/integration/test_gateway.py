@@ -1,4 +1,7 @@
-"""Access through the gateway from outside: tokens, links, cookies, WebSockets, certificates."""
+"""Access through the gateway from outside: tokens, links, cookies, certificates.
+
+What HAProxy does with the requests and answers of an app is in tests/unit/test_gateway_apps.py.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from tests.integration.gateway_client import (
     send_request,
     signed_token,
 )
-from tests.integration.internals import GATEWAY_CERTIFICATE, GATEWAY_ETC, GATEWAY_STATE, UNIT_GATEWAY
+from tests.integration.internals import GATEWAY_CERTIFICATE, UNIT_GATEWAY
 from tests.integration.laboratory import Run, address, run_on, run_playbook
 from tests.integration.waiting import wait_until
 
@@ -108,7 +111,7 @@ def token(issued: Issued) -> str:
 
 
 def test_second_run_and_check_mode_change_nothing(provisioned: Provisioned, tmp_path: Path) -> None:
-    rerun = provision_gateway(tmp_path, **provisioned.variables)
+    rerun = provision_gateway(tmp_path, *PART, **provisioned.variables)
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
     checked = provision_gateway(tmp_path, *PART, "--check", "--diff", **provisioned.variables)
     assert (checked.code, checked.changed) == (0, 0), checked.output
@@ -119,28 +122,6 @@ def test_configured_certificate_is_used_and_its_key_never_printed(provisioned: P
     secret = "".join(Path(provisioned.variables["certificate_key"]).read_text().splitlines()[1:3])
     assert len(secret) > 40
     assert secret[:40] not in provisioned.run.output
-
-
-def test_mismatched_certificate_is_refused_before_any_change(tmp_path: Path) -> None:
-    look = f"find {GATEWAY_ETC} {GATEWAY_STATE} -printf '%p %T@ %s\\n' | sort"
-    before = run_on(GATEWAY, look)
-    certificate, key = (new_certificate(tmp_path, name) for name in ("one", "other"))
-    refused = provision_gateway(tmp_path, *PART, **{**certificate, "certificate_key": key["certificate_key"]})
-    assert refused.code != 0
-    assert f"gateway_certificate_key: '{key['certificate_key']}' does not fit the certificate." in refused.text
-    assert run_on(GATEWAY, look) == before
-
-
-def test_links_are_returned(routes_result: dict[str, Any]) -> None:
-    mine, theirs = routes_result["links"]
-    urls = {app["name"]: app["url"] for app in mine["apps"]}
-    assert urls == {
-        "web": f"https://{NAME}--web.{DOMAIN}/",
-        "down": f"https://{NAME}--down.{DOMAIN}/",
-        "db": None,
-    }
-    assert (mine["ssh"]["host"], theirs["ssh"]) == (address(GATEWAY), None)
-    assert 31001 <= mine["ssh"]["port"] <= 32000
 
 
 def test_token_is_only_in_its_file(issued: Issued) -> None:
@@ -260,71 +241,6 @@ def test_unknown_paths_are_not_found_in_any_spelling(token: str) -> None:
     assert json.loads(inside["body"])["app"] == "mine"
 
 
-def test_app_that_is_down_has_an_error_page(token: str) -> None:
-    answer = send_request(f"/s/{NAME}/down/", **bearer_header(token))
-    assert answer["status"] == 503
-    assert f"{NAME}/down" in answer["body"]
-
-
-def test_redirects_and_cookies_of_an_app_stay_below_its_prefix(token: str) -> None:
-    prefix = f"/s/{NAME}/web"
-    cases = [
-        ("/x,y?z", f"{prefix}/x,y?z"),
-        (f"{prefix}/x", f"{prefix}/x"),
-        (f"http://{address(GATEWAY)}/x", f"{prefix}/x"),
-        (f"https://{address(GATEWAY)}", f"{prefix}/"),
-        ("//elsewhere.example/x", "//elsewhere.example/x"),
-        ("https://elsewhere.example/x", "https://elsewhere.example/x"),
-        ("x/y", "x/y"),
-    ]
-    requests = [
-        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Location": location}}
-        for location, _expected in cases
-    ]
-    answers = run_client({"requests": requests})
-    assert [answer["headers"]["location"] for answer in answers] == [expected for _location, expected in cases]
-    cookies = [
-        ("a=b; Path=/; Domain=example.org; Secure", f"a=b; Path={prefix}/; Secure"),
-        (f"a=b; path=/s/{OTHER}/web/x", f"a=b; path={prefix}/x"),
-        ("a=b", "a=b"),
-        ("a=b; Path = /x; HttpOnly", f"a=b; Path ={prefix}/x; HttpOnly"),
-        ("a=b; Domain =x.example; Domain= y.example", "a=b"),
-        (f"{COOKIE}=own; Path=/", "backendai_of_app="),
-    ]
-    requests = [
-        {"path": f"{prefix}/", "headers": {**bearer_header(token), "Want-Set-Cookie": cookie}}
-        for cookie, _expected in cookies
-    ]
-    answers = run_client({"requests": requests})
-    assert [answer["headers"]["set-cookie"] for answer in answers] == [expected for _cookie, expected in cookies]
-
-
-def test_cross_site_requests_with_the_cookie_are_refused(token: str) -> None:
-    path = f"/s/{NAME}/web/"
-    origins = [("https://elsewhere.example", 403), ("null", 403), (f"https://{address(GATEWAY)}", 200)]
-    requests = [
-        {"path": path, "headers": {"Cookie": f"{COOKIE}={token}", "Origin": origin}} for origin, _status in origins
-    ]
-    answers = run_client({"requests": requests})
-    assert [answer["status"] for answer in answers] == [status for _origin, status in origins]
-    assert "comes from another site" in answers[0]["body"]
-    assert send_request(path, **bearer_header(token), Origin="https://elsewhere.example")["status"] == 200
-    foreign = {"Cookie": f"{COOKIE}={token}", "Origin": "https://elsewhere.example"}
-    assert run_client({"socket": {"path": f"{path}ws", "headers": foreign}}) == {"status": 403, "received": None}
-
-
-def test_app_path_without_slash_is_redirected(token: str) -> None:
-    moved = send_request(f"/s/{NAME}/web?x=1", **bearer_header(token))
-    assert (moved["status"], moved["headers"]["location"]) == (308, f"/s/{NAME}/web/?x=1")
-
-
-def test_websockets_work_with_header_and_link_tokens(token: str) -> None:
-    for path, headers in ((f"/s/{NAME}/web/ws", bearer_header(token)), (f"/s/{NAME}/web/ws?token={token}", {})):
-        assert run_client({"socket": {"path": path, "headers": headers}}) == {"status": 101, "received": "hello"}
-    refused = run_client({"socket": {"path": f"/s/{OTHER}/web/ws", "headers": bearer_header(token)}})
-    assert refused == {"status": 403, "received": None}
-
-
 def test_http_2_is_supported_and_old_tls_is_not(token: str) -> None:
     run_on(USER, "command -v curl > /dev/null || apt-get install -y -q curl")
     header = f"printf 'Authorization: Bearer %s' '{token}'"
@@ -334,14 +250,6 @@ def test_http_2_is_supported_and_old_tls_is_not(token: str) -> None:
     assert "alert protocol version" in run_on(
         USER, f"curl --insecure --verbose --tls-max 1.1 --ciphers ALL@SECLEVEL=0 {url}", check=False
     )
-
-
-def test_token_for_an_unknown_session_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    refused = run_playbook("session_token", tmp_path, {"session_name": "nobody-here", "session_token_path": str(path)})
-    assert refused.code != 0
-    assert "there is no session with the name 'nobody-here' behind this gateway." in refused.text
-    assert not path.exists()
 
 
 def test_token_without_gateways_is_refused(tmp_path: Path) -> None:

@@ -134,17 +134,6 @@ def test_session_replaces_a_stale_one(token: str) -> None:
     assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 403
 
 
-def test_check_mode_reports_and_changes_nothing(changed_routes: list[Route], token: str) -> None:
-    checked = change_routes("--check", "--diff", routes=[other_session_route(1)], ended=[SESSION])
-    assert checked["changed"] is True
-    assert "+HAProxy's apps.map: passing-1/web " in checked["output"]
-    assert checked["links"][0]["ssh"]["port"]
-    assert send_request(f"/s/{NAME}/web/", **bearer_header(token))["status"] == 200
-    assert change_routes(routes=changed_routes[:1])["changed"] is False
-    applied = change_routes("--diff", routes=[other_session_route(1)], ended=[SESSION])
-    assert applied == checked
-
-
 @pytest.mark.usefixtures("changed_routes")
 def test_stopped_haproxy_is_reported_and_loads_routes_on_start() -> None:
     run_on(GATEWAY, f"systemctl stop {UNIT_GATEWAY}")

@@ -41,21 +41,10 @@ def assert_survey_succeeds(*options: object, **settings: str) -> None:
     assert f"{AGENT} | SUCCESS" in process.stdout
 
 
-DAMAGES = {
-    "missing": "rm -r {}",
-    "truncated": "truncate --size 1000 {}program.pyz",
-    "empty": "truncate --size 0 {}program.pyz",
-    "tampered": "printf x | dd of={}program.pyz bs=1 seek=5000 conv=notrunc status=none",
-    "without its compiled file": "rm {}program.pyz",
-    "a file in place of its folder": "folder={}; rm -r $folder && touch ${{folder%/}}",
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_missing_or_corrupt_program_is_replaced(damage: str) -> None:
+def test_a_corrupt_program_is_replaced() -> None:
     assert_survey_succeeds()
     folder = run_on(AGENT, f"echo {LAST_USED}").strip()
-    run_on(AGENT, damage.format(folder))
+    run_on(AGENT, f"printf x | dd of={folder}program.pyz bs=1 seek=5000 conv=notrunc status=none")
     assert_survey_succeeds()
     # The first line is the digest of the rest.
     digest = "$(tail -n +2 program.pyz | sha256sum | cut -d ' ' -f 1)"
@@ -81,13 +70,6 @@ def test_read_only_folder_is_an_error_unless_the_program_is_present() -> None:
     sentence = f"the program of this collection cannot be installed in {PROGRAMS}: [Errno 30] Read-only file system"
     assert sentence in unwrapped(refused.stdout + refused.stderr)
     assert "Traceback" not in refused.stdout
-
-
-def test_host_without_python_is_a_clear_error() -> None:
-    refused = run_survey(AGENT, "-e", "ansible_python_interpreter=/opt/none/python3")
-    assert refused.returncode != 0
-    assert "/opt/none/python3 does not run on this host" in unwrapped(refused.stdout)
-    assert "install Python 3.9 or later there, or set ansible_python_interpreter" in unwrapped(refused.stdout)
 
 
 def test_check_mode_leaves_nothing_even_without_the_program() -> None:
@@ -192,8 +174,8 @@ def test_two_versions_of_the_collection_use_the_same_hosts_at_once(sessions: Ses
     run_on_all("; ".join(f"rm -r {PROGRAMS}/{name}" for name in set.union(*added)), check=False)
 
 
-@pytest.mark.parametrize("pipelining", ["1", "0"])
-def test_output_contains_no_secret(sessions: Sessions, pipelining: str, tmp_path: Path) -> None:
+def test_output_contains_no_secret(sessions: Sessions, tmp_path: Path) -> None:
+    """Without pipelining, when requests are in files, too."""
     script = f"export TOKEN={SECRET}-script"
     extra_vars = {
         "session_name": sessions.name,
@@ -216,6 +198,6 @@ def test_output_contains_no_secret(sessions: Sessions, pipelining: str, tmp_path
             "-vvvv",
             "--diff",
         )
-        process = ansible(*line, ANSIBLE_PIPELINING=pipelining)
+        process = ansible(*line, ANSIBLE_PIPELINING="0")
         assert process.returncode == 0, process.stdout
         assert SECRET not in process.stdout + process.stderr

@@ -117,14 +117,6 @@ def test_container_user_is_a_variable_of_its_own(three: ThreeContainers, tmp_pat
     assert {result["stdout"].strip() for result in results.values()} == {"root"}
 
 
-def test_containers_are_listed_though_their_agent_is_unreachable(
-    three: ThreeContainers, unreachable_agent2: list[str]
-) -> None:
-    inventory, warnings = list_inventory(unreachable_agent2[-1], SOURCE)
-    assert set(inventory[three.group]["hosts"]) == set(three.hosts)
-    assert "agent2" not in warnings
-
-
 def test_agents_inventory_option_replaces_a_second_source(three: ThreeContainers, tmp_path: Path) -> None:
     (tmp_path / "agents.yml").write_text(INVENTORY.read_text())
     alone = tmp_path / "sessions.yml"
@@ -159,11 +151,3 @@ def test_missing_container_is_an_unreachable_host(three: ThreeContainers) -> Non
     assert (
         f"container {missing} on {kernel['agent']} is not running: its session has ended, or needs a repair." in output
     )
-
-
-def test_terminated_sessions_are_no_hosts(three: ThreeContainers) -> None:
-    ended = three.session.sessions.terminate()
-    assert ended.code == 0, ended.output
-    inventory, _warnings = list_inventory(INVENTORY, SOURCE)
-    assert three.group not in inventory
-    assert not set(three.hosts) & set(inventory["_meta"]["hostvars"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -24,6 +24,7 @@ from tests.integration.internals import DEFAULT_NETWORK, LIST_PUBLISHED_PORTS, R
 from tests.integration.laboratory import AGENTS, TIMEOUT, Kernel, Run, address, in_parallel, run_on, run_on_all, ssh
 from tests.integration.probes import (
     PUBLISHED,
+    Target,
     all_targets,
     list_addresses,
     reachable_from_container,
@@ -100,27 +101,19 @@ def neighbour_addresses(pair: SessionPair, kernel: Kernel) -> list[str]:
     return [default_address(kernel["agent"], name) for name in (*names, FOREIGN)]
 
 
-ROWS: dict[str, Callable[[SessionPair, Kernel], list[str]]] = {
-    "their own agent": lambda _pair, kernel: list_addresses(kernel["agent"]),
-    "other agents": lambda _pair, kernel: [address(agent) for agent in AGENTS if agent != kernel["agent"]],
-    "other sessions": lambda pair, kernel: [container["address"] for container in pair.other_containers(kernel)],
-    "neighbours on the default network": neighbour_addresses,
-    "the metadata service": lambda _pair, _kernel: [METADATA],
-}
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_containers_reach_external_hosts_and_not(pair: SessionPair, row: str) -> None:
-    closed = [all_targets(*ROWS[row](pair, kernel)) for kernel in pair.kernels]
-    pairs = zip(pair.kernels, closed, strict=True)
-    reachable = in_parallel(
-        *[
-            partial(reachable_from_container, kernel, targets_with_ports(external_address()) + targets)
-            for kernel, targets in pairs
-        ]
-    )
-    assert reachable == [set(targets_with_ports(external_address()))] * len(pair.kernels)
-    assert all(closed)
+def closed_to(pair: SessionPair) -> list[list[Target]]:
+    """Return what is closed to each container: agents, other sessions, neighbours, the metadata service."""
+    addresses = [
+        (
+            *list_addresses(kernel["agent"]),
+            *(address(agent) for agent in AGENTS if agent != kernel["agent"]),
+            *(container["address"] for container in pair.other_containers(kernel)),
+            *neighbour_addresses(pair, kernel),
+            METADATA,
+        )
+        for kernel in pair.kernels
+    ]
+    return [all_targets(*closed) for closed in addresses]
 
 
 def test_ports_closed_to_containers_are_open_to_others(pair: SessionPair) -> None:
@@ -179,7 +172,8 @@ def test_sessions_reach_only_themselves_with_and_without_br_netfilter(
     pair: SessionPair, bridged_filtering: int
 ) -> None:
     set_to = "sysctl --write net.bridge.bridge-nf-call-iptables="
-    closed = [all_targets(*neighbour_addresses(pair, kernel)) for kernel in pair.kernels]
+    closed = closed_to(pair)
+    assert all(closed)
     try:
         run_on_all(f"{set_to}{bridged_filtering}")
         assert reach_own_session(pair) == [True] * len(pair.kernels)
@@ -241,7 +235,7 @@ def test_rules_survive_engine_restart_and_flush(pair: SessionPair) -> None:
         partial(run_on, "agent3", "systemctl restart docker"),
     )
     wait_until(lambda: all(reach_own_session(pair)))
-    closed = [all_targets(*(inner for row in ROWS.values() for inner in row(pair, kernel))) for kernel in pair.kernels]
+    closed = closed_to(pair)
     pairs = zip(pair.kernels, closed, strict=True)
     assert in_parallel(*[partial(reachable_from_container, kernel, targets) for kernel, targets in pairs]) == [
         set()

@@ -18,10 +18,6 @@ MOUNT = {"source": FOLDER, "target": "/data"}
 #: What is done in the image, what its configuration gets, and how it is refused.
 REFUSED = {
     "pipe": ("rm -f /etc/passwd; mkfifo /etc/passwd", "LABEL a=b", "has a FIFO at /etc/passwd"),
-    "device": ("rm -f /etc/group; mknod /etc/group c 1 3", "LABEL a=b", "has a device at /etc/group"),
-    "folder": ("rm -f /etc/passwd; mkdir /etc/passwd", "LABEL a=b", "has a folder at /etc/passwd"),
-    "volume": ("true", "VOLUME /opt/../opt//backendai/bin/", "declares VOLUME"),
-    "volume in a mount": ("true", "VOLUME /data/x", "declares VOLUME /data/x"),
     "link": (
         "rm -rf /var/log; mkdir -p /var; ln -s /data /var/log",
         "LABEL a=b",

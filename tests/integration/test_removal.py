@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.internals import PROGRAMS, RECONCILE_AGENT, SESSIONS
+from tests.integration.internals import PROGRAMS
 from tests.integration.laboratory import BUSYBOX
-from tests.integration.removals import LOST_ID, Hosts
+from tests.integration.removals import Hosts
 from tests.integration.session_requests import SMALL
 from tests.integration.spare_hosts import spare_hosts
 from tests.lab.identity import SUITES, Host
 
 pytestmark = pytest.mark.provisioning
-
-LOST = f"{SESSIONS}/{LOST_ID}"
 REMOVE = "backendai.cluster.agent : Remove what came with this role"
 
 
@@ -29,18 +27,6 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         provisioned = made.play("provision_agents")
         assert provisioned.code == 0, provisioned.output
         yield made
-
-
-def test_an_agent_with_a_session_is_refused_and_nothing_changes(agents: Hosts) -> None:
-    first = agents.hosts[0]
-    # Its timer would remove a folder of no session.
-    first.run(f"systemctl stop {RECONCILE_AGENT}.timer {RECONCILE_AGENT}.service; mkdir {LOST}")
-    refused = agents.play("remove_agents")
-    first.run(f"rmdir {LOST}; systemctl start {RECONCILE_AGENT}.timer")
-    assert refused.code != 0
-    assert f"sessions are on this agent: {LOST_ID}; end them with" in refused.text
-    assert refused.changed == 0
-    assert "backendai-default" in first.run("docker network ls")
 
 
 def test_an_engine_with_containers_of_others_is_kept_and_check_mode_says_so(agents: Hosts) -> None:

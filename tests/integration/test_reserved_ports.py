@@ -63,12 +63,3 @@ def test_port_is_kept_until_the_gateway_confirms(agent1_sessions: Sessions, tmp_
     time.sleep(DRAIN_SECONDS)
     sessions.start(name=third, **POOL)
     assert published_port(third) == old
-
-
-def test_an_end_frees_the_port_at_once(agent1_sessions: Sessions) -> None:
-    sessions = agent1_sessions
-    # Not those of the test before, which are kept for requests that are on their way.
-    sessions.start(**{**POOL, "published_port_pool": "30992-30993"})
-    assert len(reserved_ports()) == 1
-    assert sessions.terminate().code == 0
-    assert run_on(AGENT, f"find {AGENT_STATE} -path '*/ports/*'") == ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from tests.integration.containers import parse_environment
-from tests.integration.laboratory import AGENTS, BUSYBOX, PYTHON, Kernel, queue_entries, run_in, run_on
+from tests.integration.laboratory import BUSYBOX, PYTHON, Kernel, run_in, run_on
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
 
@@ -62,22 +61,3 @@ def test_roles_have_their_own_image_environment_and_devices(sessions: Sessions) 
     assert set.union(*map(passed_devices, workers)) == DEVICES
     rerun = sessions.create(**request)
     assert (rerun.code, rerun.changed) == (0, 0), rerun.output
-
-    more: dict[str, Any] = {
-        "name": f"{sessions.name}-more",
-        "cluster_mode": "multi-node",
-        "cluster_size": 2 * len(AGENTS) - 1,
-    }
-    pending = sessions.create(**more, resources={"cpu": 1, "mem": "128m", "lab.device": 1})
-    assert (pending.code, pending.record["status"]) == (0, "PENDING"), pending.output
-    assert pending.record["pending"]["shortfall"] == {"lab.device": 1}
-    ended = sessions.terminate(name=sessions.name)
-    assert ended.code == 0, ended.output
-    assert queue_entries()[pending.record["id"]]["state"] == "RUNNING"
-    started = sessions.list_by_name()[more["name"]]
-    assert (started["id"], started["status"]) == (pending.record["id"], "RUNNING")
-    pairs = {(kernel["agent"], device) for kernel in started["kernels"] for device in passed_devices(kernel)}
-    assert len(pairs) == len(started["kernels"]) == more["cluster_size"]
-    assert [usable_devices(kernel) for kernel in started["kernels"]] == [
-        passed_devices(kernel) for kernel in started["kernels"]
-    ]

@@ -57,12 +57,6 @@ def test_public_address_is_a_finding() -> None:
         assert f"it has the public address {PUBLIC}, " in findings()["public_address"]
 
 
-def test_control_nodes_and_users_in_the_agent_network_are_a_finding() -> None:
-    agent, user = address("agent1"), address("user1")
-    message = findings(users={"user1": user, "user2": "203.0.113.2"}, managers={"manager1": agent})["shared_network"]
-    assert f"managers manager1 ({agent}) and users user1 ({user}) share the agents' own network " in message
-
-
 def test_engine_with_tcp_socket_is_a_finding() -> None:
     opened = f"[Service]\\nEnvironment=DOCKER_OPTS=-H=tcp://{address('agent1')}:{ENGINE_PORT}\\n"
     create = f"mkdir -p $(dirname {DROP_IN}); printf '{opened}' > {DROP_IN}"

@@ -80,14 +80,6 @@ def test_user_key_opens_the_other_containers(user_session: UserKeySession) -> No
     assert (process.returncode, process.stdout.split()) == (0, ["sub1", "work"]), process.stderr
 
 
-def test_unauthorized_key_opens_nothing(user_session: UserKeySession, tmp_path: Path) -> None:
-    new_key(tmp_path / "stranger")
-    for kernel in user_session.session.kernels:
-        process = user_session.login(kernel, tmp_path / "stranger")
-        assert (process.returncode, process.stdout) == (255, "")
-        assert "Permission denied (publickey)" in process.stderr
-
-
 def identity(kernel: Kernel) -> dict[str, str]:
     """Return the identity of a container: its name, addresses, user key, and the keys of its peers."""
     return {
@@ -124,16 +116,6 @@ def test_private_keys_are_only_on_their_agent(user_session: UserKeySession) -> N
         assert [place for place, text in public.items() if any(part in text for part in material)] == []
         encoded_keys |= {material[-2], material[-1]}
     assert len(encoded_keys) == 4
-
-
-def test_lost_host_key_is_named_by_the_repair(tmp_path: Path) -> None:
-    with started_session(tmp_path, **PAIR) as session:
-        sub = session.kernels[1]
-        folder = f"{SESSIONS}/{session.record['id']}/{sub['hostname']}/ssh"
-        run_on(sub["agent"], f"rm {folder}/{KEYS[1]} && docker rm --force {sub['container']}")
-        repair = session.create_again()
-        assert repair.code != 0
-        assert f"is missing on {sub['agent']}: end this session, and create it again" in repair.text
 
 
 def test_repaired_containers_keep_name_address_and_keys(user_session: UserKeySession) -> None:

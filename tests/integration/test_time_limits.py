@@ -33,11 +33,6 @@ ABSENT = QUEUE / "absent-agents"
 READ_BANNER = "import socket, sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 30).recv(100))"
 
 
-def test_a_running_command_is_use(agent1_sessions: Sessions) -> None:
-    started = agent1_sessions.start(idle_timeout=HOUR, command="sleep 3600", **SMALL)
-    assert idle_after_look(started.kernels[0]) == 0
-
-
 def test_an_idle_session_ends_with_the_next_run(agent1_sessions: Sessions) -> None:
     with reconcile_paused("agent1"):
         started = agent1_sessions.start(idle_timeout=HOUR, **SMALL)

@@ -109,11 +109,3 @@ def test_a_users_request_is_data_and_a_setuid_program_gains_nothing(
     other = sessions.run("create_session", name=sessions.name, image=image, user="bob", user_uid=2002)
     assert other.code != 0
     assert "is taken by another user's session; choose another name." in " ".join(other.output.split())
-
-
-def test_a_bad_file_of_a_user_is_refused_before_a_host_is_contacted(sessions: Sessions, tmp_path: Path) -> None:
-    given = tmp_path / "request.json"
-    given.write_text(json.dumps({"session_nmae": "t1"}))
-    run = sessions.run("create_session", request_path=str(given))
-    assert run.code != 0
-    assert "'session_nmae' is not an option of a session; did you mean session_name?" in " ".join(run.output.split())

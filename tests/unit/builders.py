@@ -228,6 +228,17 @@ def readings(*names: str, left_out: Any = None, recorded: Any = (), **facts: Age
     return ClusterState(agents, left_out or {}, {made.id: made for made in recorded})
 
 
+def occupied(**facts: AgentFacts) -> ClusterState:
+    """Return the readings of agents where a session of the record has taken all that is allocated, on each another."""
+    recorded, agents = [], {}
+    for name, agent in facts.items():
+        requests = [agent.allocated, *([{}] * (agent.containers - 1))]
+        holder = bare_plan(f"holder-{name}", NOW, {name: requests})
+        recorded.append(holder)
+        agents[name] = dataclasses.replace(agent, sessions=(*agent.sessions, bare_session(holder)))
+    return readings(recorded=recorded, **agents)
+
+
 def result(facts: AgentFacts) -> dict[str, Any]:
     """Return the result of ``agent_info`` on an agent with these facts."""
     return {"agent": facts.to_dict(), "error": None}

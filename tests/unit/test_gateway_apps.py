@@ -93,15 +93,17 @@ def test_only_stripped_apps_by_path_lose_their_prefix(
     assert (request["headers"]["host"], request["headers"]["origin"]) == (host, "https://any.example")
 
 
-def test_the_root_of_an_app_that_keeps_its_prefix_leads_to_its_base_url(gateway: RunningGateway) -> None:
+def test_the_root_of_an_app_and_a_path_without_a_slash_lead_to_its_base_url(gateway: RunningGateway) -> None:
     host = f"{NAME}--notebook.{DOMAIN}"
-    answer, bare = ask(
+    answer, bare, stripped = ask(
         gateway,
         head("/", host=host, Authorization=bearer(gateway)),
         head(f"/s/{NAME}/notebook?x=1", Authorization=bearer(gateway)),
+        head(f"/s/{NAME}/web?x=1", Authorization=bearer(gateway)),
     )
     assert (answer.status, answer.header("location")) == (302, f"/s/{NAME}/notebook/")
     assert (bare.status, bare.header("location")) == (308, f"/s/{NAME}/notebook/?x=1")
+    assert (stripped.status, stripped.header("location")) == (308, f"/s/{NAME}/web/?x=1")
 
 
 def test_an_app_by_host_name_only_is_refused_by_path_in_plain_words(gateway: RunningGateway) -> None:

@@ -31,6 +31,15 @@ def test_everything_a_play_references_exists(path: Path) -> None:
     assert [name for name in FILE.findall(text) if not (path.parent / name).is_file()] == []
 
 
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_limit_without_localhost_is_refused_by_the_first_play_of_what_plans(path: Path) -> None:
+    first = yaml.safe_load(path.read_text())[0]
+    if path.stem == "repair_session":
+        assert first["ansible.builtin.import_playbook"] == "create_session.yml"
+    elif not path.stem.startswith(("provision_", "remove_gateways", "remove_managers", "rotate_", "build_")):
+        assert first["hosts"] == "{{ ansible_limit | default('') | backendai.cluster.planner }}"
+
+
 def test_gateways_get_all_parts_of_an_update() -> None:
     names = [name for name in ROUTES_OPTIONS if name != "purge"]
     paths = sorted((REPOSITORY / "playbooks/parts").glob("update_*gateways.yml"))
@@ -45,17 +54,23 @@ def test_gateways_get_all_parts_of_an_update() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "hosts"), [({}, "localhost"), ({"__session_held": ["x"]}, "localhost"), ({"__session_held": "all"}, [])]
+    ("held", "hosts"),
+    [
+        ({}, "localhost"),
+        ({"__session_held": ["x"]}, "localhost"),
+        ({"__session_held": ["x"], "__session_starts_none": True}, []),
+    ],
 )
-def test_pending_sessions_start_unless_the_manager_holds_all(held: dict[str, Any], hosts: Any) -> None:
+def test_pending_sessions_start_unless_the_manager_lets_none(held: dict[str, Any], hosts: Any) -> None:
     plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
     (play,) = [play for play in plays if play["name"] == "Select the pending sessions to start"]
     variables = {"hostvars": {"localhost": {"__session_result": {}}}, **held}
     templar = Templar(loader=DataLoader(), variables=variables)
     assert templar.template(trust_as_template(play["hosts"])) == hosts
-    assert templar.template(trust_as_template(play["tasks"][0]["backendai.cluster.session_plan"]["held"])) == held.get(
-        "__session_held", []
-    )
+    (of_new,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/plan.yml").read_text())
+    for task in (play["tasks"][0], of_new):
+        passed_on = templar.template(trust_as_template(task["backendai.cluster.session_plan"]["held"]))
+        assert passed_on == held.get("__session_held", [])
 
 
 def test_references_are_found() -> None:

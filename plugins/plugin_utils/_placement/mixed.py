@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -125,7 +126,7 @@ class Field:
     def ways_to_weigh(self) -> list[Weigh]:
         """Return what makes a container large: its largest fraction, the sum of all, or that of one slot."""
         slots = range(1, len(self.least))
-        ways: list[Weigh] = [max, sum, *(functools.partial(_mostly, slot) for slot in slots)]
+        ways: list[Weigh] = [max, math.fsum, *(functools.partial(_mostly, slot) for slot in slots)]
         return ways[:MAX_ORDERS]
 
 
@@ -223,14 +224,14 @@ class Filling:
         return best
 
     def _share(self, packing: Packing) -> float:
-        return sum(map(operator.mul, self._shares, packing))
+        return math.fsum(map(operator.mul, self._shares, packing))
 
     def _share_of(self, one: Bin) -> float:
-        return sum(self._shares[shape] * many for shape, many in one.held.items())
+        return math.fsum(self._shares[shape] * many for shape, many in one.held.items())
 
     def _most_share(self, kind: Free) -> float:
         """Return what the share of no packing exceeds, whatever the way to weigh; rounded up."""
-        return 1.01 * sum(part / whole for part, whole in zip(kind, self._field.total, strict=False))
+        return 1.01 * math.fsum(part / whole for part, whole in zip(kind, self._field.total, strict=False))
 
     def repair(self, looks: int) -> int:
         """Make room for what is missing, or else place again what the agents hold of which least is used.

@@ -43,30 +43,64 @@ def place(
     for ``dispersed`` by the most. A session that is not on one agent has domains as its ``topology`` asks. A refusal
     names sessions of ``plans``, by id, that would have to end; without these it takes a fraction of the time.
     """
+    return place_in_first(
+        [agents], groups, single_node=single_node, selection=selection, plans=plans, topology=topology
+    )
+
+
+def place_in_first(
+    pools: Sequence[Sequence[AgentFacts]],
+    groups: Sequence[Group],
+    *,
+    single_node: bool,
+    selection: str,
+    plans: Mapping[str, SessionPlan] | None = None,
+    topology: Topology | None = None,
+) -> Placement | Unschedulable:
+    """Return the placement in the first pool of agents that has one, as :func:`place` does; there is at least one pool.
+
+    If none has, return the refusal of the pool that is closest to a placement: with the fewest unplaced containers,
+    then with sessions that make room when they end, then the last. What it says to be proven is so of all pools.
+    """
     demand = Demand.of(groups)
     order = {"concentrated": _best_fit, "dispersed": _worst_fit, "roundrobin": _least_recently_used}[selection]
     dispersed = selection == "dispersed" and not single_node
-    if not dispersed:
-        holders = demand.total.fitting_agents(agents)
-        if holders:
-            return Placement((min(holders, key=order).name,) * demand.size)
-    decision = _Decision(agents, demand, order, single_node, dispersed)
-    if topology is None or single_node or not agents:
-        placed = decision.attempt(agents)
-    else:
-        placed = decision.spread(topology) if topology.spread else decision.pack(topology)
-    return placed if isinstance(placed, Placement) else decision.refuse(placed, plans)
+    attempts: list[tuple[_Decision, PartialPlacement]] = []
+    for agents in pools:
+        decision = _Decision(agents, demand, order, single_node, dispersed)
+        placed = decision.place(topology)
+        if isinstance(placed, Placement):
+            return placed
+        attempts.append((decision, placed))
+    unplaced = min(attempt.unplaced for _decision, attempt in attempts)
+    most = max(sum(attempt.placed) for _decision, attempt in attempts)
+    refusals: list[Unschedulable] = []
+    for decision, attempt in reversed(attempts):
+        if sum(attempt.placed) == most:
+            refusals.append(decision.refuse(dataclasses.replace(attempt, unplaced=unplaced), plans))
+            if refusals[-1].blocking_sessions:
+                return refusals[-1]
+    return refusals[0]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Decision:
-    """What is placed, and how; unless ``dispersed``, none of the agents can hold all containers."""
+    """What is placed, and how."""
 
     agents: Sequence[AgentFacts]
     demand: Demand
     order: Order
     single_node: bool
     dispersed: bool
+
+    def place(self, topology: Topology | None) -> Placement | PartialPlacement:
+        """Return the placement, or as many containers as fit: on one agent if it can hold all, unless ``dispersed``."""
+        holders = [] if self.dispersed else self.demand.total.fitting_agents(self.agents)
+        if holders:
+            return Placement((min(holders, key=self.order).name,) * self.demand.size)
+        if topology is None or self.single_node or not self.agents:
+            return self.attempt(self.agents)
+        return self.spread(topology) if topology.spread else self.pack(topology)
 
     def attempt(self, agents: Sequence[AgentFacts]) -> Placement | PartialPlacement:
         """Return the placement on some of these agents, wherever they are, or of as many containers as fit."""
@@ -117,16 +151,27 @@ class _Decision:
     def pack(self, topology: Topology) -> Placement | PartialPlacement:
         """Return the placement in few domains, from the outside in, or in one."""
         domains = Domains(self.agents, self.demand, self.order, topology)
-        found = domains.few(self._hold, as_many=self.dispersed)
-        if found:
-            return found
-        if not topology.within:
-            return self.attempt(self.agents)
-        domain = domains.roomiest()
-        attempt = self.attempt(domain)
-        if isinstance(attempt, Placement):
-            return attempt
-        return dataclasses.replace(attempt, domain="/".join(topology.path(domain[0])))
+        if topology.within:
+            return self._within(domains, topology)
+        return domains.few(self._hold, as_many=self.dispersed) or self.attempt(self.agents)
+
+    def _within(self, domains: Domains, topology: Topology) -> Placement | PartialPlacement:
+        """Return the placement in one domain, or else in the one where most containers were found to fit."""
+        size, ranked = self.demand.size, domains.ranked(topology.levels)
+        placements: list[Placement] = []
+        partial: list[PartialPlacement] = []
+        for bound, domain in ranked:
+            if bound and (placements or any(sum(each.placed) >= size - bound for each in partial)):
+                break
+            attempt = self.attempt(domain)
+            if isinstance(attempt, Placement):
+                placements.append(attempt)
+            else:
+                partial.append(dataclasses.replace(attempt, domain="/".join(topology.path(domain[0]))))
+        if placements:
+            return min(placements, key=functools.partial(domains.cost, as_many=self.dispersed))
+        closest = max(partial, key=lambda each: sum(each.placed))
+        return dataclasses.replace(closest, unplaced=ranked[0][0])
 
     def spread(self, topology: Topology) -> Placement | PartialPlacement:
         """Return the placement in many domains, from the outside in."""

@@ -43,8 +43,9 @@ class PartialPlacement:
     """As many containers as were found to fit: ``placed`` of each shape.
 
     ``among`` are the agents that they were placed on, ``agents`` those that would have to hold more, and ``packings``
-    what each of these holds. ``unplaced`` is a proven lower bound of the containers that remain. ``domain`` is the only
-    one that was looked at, if it is one.
+    what each of these holds. ``unplaced`` is a proven lower bound of the containers that remain, wherever they may
+    be. ``domain`` is the one of these agents, if all have to be in one: of those looked at, one with the fewest that
+    remain.
     """
 
     among: Sequence[AgentFacts]
@@ -91,7 +92,8 @@ def explain(
     if blocking:
         reason += f"; it fits when these end: {join_names(blocking)}"
     if attempt.domain:
-        reason += f"; this is in {attempt.domain}, where most of them fit"
+        proven = len(remaining) == attempt.unplaced < demand.size
+        reason += f"; this is in {attempt.domain}{', where most of them fit' if proven else ''}"
     return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
 
 
@@ -127,10 +129,14 @@ class _Room:
         """Return what that placement leaves free of the slots of the demand."""
         slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
         used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
+        # By columns, since a refusal looks at all agents.
+        free = [agent.free for agent in attempt.agents]
+        columns = [[amounts.get(slot, 0) for amounts in free] for slot in slots]
+        columns.append([agent.online_cpu_count for agent in attempt.agents])
         found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
-        for agent, packing in zip(attempt.agents, attempt.packings, strict=True):
-            free, limit, taken = agent.free, agent.max_containers, used[packing]
-            left = (*(free.get(slot, 0) - taken.get(slot, 0) for slot in slots), agent.online_cpu_count)
+        for agent, packing, row in zip(attempt.agents, attempt.packings, zip(*columns, strict=True), strict=True):
+            taken, limit = used[packing], agent.max_containers
+            left = (*(row[at] - taken[slot] for at, slot in enumerate(slots)), row[-1]) if taken else row
             found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
         rows = found[False] or found[True]
         most: list[tuple[int, ...]] = []

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import ipaddress
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...module_utils._model.devices import Device, GpuRequest
 from ...module_utils._model.facts import AgentFacts
@@ -128,7 +129,8 @@ class ClusterState:
 
     ``records`` are the plans of sessions, by id, that this control node has made itself. ``addresses`` are those that
     the inventory gives agents, by name; an agent with a host name there has none. ``inventory`` is what it says of all
-    agents, and ``unreachable`` are those that did not answer.
+    agents, and ``unreachable`` are those that did not answer. ``clearing`` are the agents that still hold a session
+    which has ended: how much of what they have allocated is that session's, no record says any more.
     """
 
     facts: Mapping[str, AgentFacts]
@@ -137,6 +139,7 @@ class ClusterState:
     addresses: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
     inventory: Mapping[str, InventoryAgent] = dataclasses.field(default_factory=dict)
     unreachable: Collection[str] = frozenset()
+    clearing: Collection[str] = frozenset()
 
     @functools.cached_property
     def away(self) -> Sequence[AwayAgent]:
@@ -216,6 +219,11 @@ class ClusterState:
             self, facts={name: _drop_sessions(facts, ended) for name, facts in self.facts.items()}
         )
 
+    def with_ended(self, ended: Collection[str]) -> ClusterState:
+        """Return this state with the agents as ``clearing`` that still hold sessions of those ids, which have ended."""
+        clearing = {name for name, facts in self.facts.items() if not _held_ids(facts).isdisjoint(ended)}
+        return dataclasses.replace(self, clearing=clearing)
+
     def with_plan(self, plan: SessionPlan) -> ClusterState:
         """Return this state as if the agents held ``plan`` already, to plan the next session."""
         changed = {name: _add_plan(self.facts[name], plan) for name in plan.agents if name in self.facts}
@@ -223,11 +231,41 @@ class ClusterState:
 
     @functools.cached_property
     def emptied(self) -> ClusterState:
-        """This state as if there were no sessions, and no address, identifier or port were taken."""
-        nothing: dict[str, Any] = {"allocated": {}, "containers": 0, "sessions": (), "networks": (), "vnis": ()}
-        nothing |= {"tcp_ports": frozenset(), "reserved_ports": {}}
-        facts = {name: dataclasses.replace(agent, **nothing) for name, agent in self.facts.items()}
+        """This state as if all sessions of the record had ended, and gateways had confirmed that.
+
+        What other software and sessions without a record have taken stays taken: nothing says that it will be free.
+        """
+        facts = {name: self._without_ours(agent) for name, agent in self.facts.items()}
         return dataclasses.replace(self, facts=facts)
+
+    def _without_ours(self, agent: AgentFacts) -> AgentFacts:
+        if agent.name in self.clearing or not self.records.keys().isdisjoint(agent.damaged_sessions):
+            return _emptied(agent)
+        held = [(part, self.records[part.id]) for part in agent.sessions if part.id in self.records]
+        # An agent counts no claims that have expired, but may not have cleared their ports and networks yet.
+        counted = [kernel for part, plan in held if not part.expired for kernel in plan.kernels_on(agent.name)]
+        ours: Counter[str] = Counter()
+        for kernel in counted:
+            ours.update(kernel.resources)
+        networks = [plan.network for _part, plan in held if plan.network]
+        vnis = {network.vni for network in networks}
+        subnets = {ipaddress.ip_network(network.subnet) for network in networks if network.subnet}
+        ports = {port for _part, plan in held for port in plan.tcp_ports(agent.name)}
+        reserved = {port for listed in agent.reserved_ports.values() for port in listed}
+        return dataclasses.replace(
+            agent,
+            allocated={slot: max(0, amount - ours[slot]) for slot, amount in agent.allocated.items()},
+            # Which of them are a session's, only the agent knows; how many are free, the amounts say.
+            devices=tuple(
+                dataclasses.replace(device, free=device.free or ours[device.slot] > 0) for device in agent.devices
+            ),
+            containers=max(0, agent.containers - len(counted)),
+            networks=tuple(text for text in agent.networks if ipaddress.ip_network(text, strict=False) not in subnets),
+            vnis=tuple(vni for vni in agent.vnis if vni not in vnis),
+            tcp_ports=agent.tcp_ports - ports - reserved,
+            reserved_ports={},
+            sessions=tuple(part for part in agent.sessions if part.id not in self.records),
+        )
 
     def explain_unavailable(self, names: Iterable[str]) -> str:
         """Return why agents cannot be used, grouped by reason."""
@@ -237,6 +275,24 @@ class ClusterState:
                 name
             )
         return "; ".join(f"{', '.join(agents)}: {reason}" for reason, agents in by_reason.items())
+
+
+def _held_ids(facts: AgentFacts) -> set[str]:
+    return {*facts.damaged_sessions, *(part.id for part in facts.sessions)}
+
+
+def _emptied(facts: AgentFacts) -> AgentFacts:
+    """Return the facts as if nothing were taken."""
+    return dataclasses.replace(
+        facts,
+        allocated={},
+        containers=0,
+        networks=(),
+        vnis=(),
+        tcp_ports=frozenset(),
+        reserved_ports={},
+        sessions=(),
+    )
 
 
 def _drop_sessions(facts: AgentFacts, ended: Collection[str]) -> AgentFacts:

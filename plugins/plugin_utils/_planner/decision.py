@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...module_utils._model.facts import AgentFacts
@@ -15,7 +15,7 @@ from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import UserGroup
 from ...module_utils._model.validation import ValidationError
-from .._placement.place import Group, Placement, Unschedulable, place
+from .._placement.place import Group, Placement, Unschedulable, place_in_first
 from .._placement.unschedulable import join_names
 from .._request.run_options import NetworkPools
 from .._request.spec import TIMES, SessionSpec
@@ -100,25 +100,46 @@ def decide(
     eligible = eligible_agents(spec, agents, cluster.unavailable, cluster.away)
     eligible = _without_namesakes(spec.name, eligible, cluster)
     eligible, lacks = _with_ports(spec, eligible, pools)
-    plans = cluster.records if name_blockers else None
+    plan = _find_plan(
+        spec,
+        eligible,
+        lacks,
+        cluster.records if name_blockers else None,
+        lambda placement: make_plan(spec, placement, agents, pools, session_id, user, now),
+    )
+    if isinstance(plan, Unschedulable):
+        away = describe_away([agent for agent in may_hold(spec, cluster.away) if agent.silent])
+        others = f"{_describe_passed_over(lacks)}{describe_out_of_service(spec, agents)}{away}"
+        return replace(plan, reason=f"{plan.reason}{others}")
+    check_own_address(plan, cluster)
+    return Decision(plan, False, _missing_images(plan, agents), {}, _present_images(plan, agents))
+
+
+def _find_plan(
+    spec: SessionSpec,
+    eligible: Sequence[AgentFacts],
+    lacks: dict[str, str],
+    plans: Mapping[str, SessionPlan] | None,
+    make: Callable[[Placement], SessionPlan],
+) -> SessionPlan | Unschedulable:
+    """Return the plan that ``make`` makes of a placement, or why there is none.
+
+    An agent that lacks a port is passed over, and added to ``lacks`` with the reason.
+    """
+    left = list(eligible)
     for _attempt in range(MAX_ATTEMPTS):
-        placement = _place(spec, eligible, plans)
+        placement = _place(spec, left, plans)
         if isinstance(placement, Unschedulable):
-            break
+            return placement if left or not lacks else _NO_ROOM
         try:
-            plan = make_plan(spec, placement, agents, pools, session_id, user, now)
+            return make(placement)
         except NoPortError as error:
             lacks[error.agent] = str(error)
-            eligible = [agent for agent in eligible if agent.name != error.agent]
-            continue
-        check_own_address(plan, cluster)
-        missing, present = _missing_images(plan, agents), _present_images(plan, agents)
-        return Decision(plan, False, missing, {}, present)
-    refused = isinstance(placement, Unschedulable) and (eligible or not lacks)
-    refusal = placement if isinstance(placement, Unschedulable) and refused else Unschedulable("no room", {})
-    away = describe_away([agent for agent in may_hold(spec, cluster.away) if agent.silent])
-    others = f"{_describe_passed_over(lacks)}{describe_out_of_service(spec, agents)}{away}"
-    return replace(refusal, reason=f"{refusal.reason}{others}")
+            left = [agent for agent in left if agent.name != error.agent]
+    return _NO_ROOM
+
+
+_NO_ROOM = Unschedulable("no room", {})
 
 
 def _with_ports(
@@ -158,19 +179,23 @@ def check_time_limits(spec: SessionSpec, pools: NetworkPools) -> None:
 
 
 def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, session_id: str) -> bool:
-    """Return whether a request could be met if all sessions of other names ended."""
+    """Return whether a request could be met if all sessions of the record that have other names ended."""
+    empty = cluster.emptied
+
+    def make(placement: Placement) -> SessionPlan:
+        # Without the addresses of all agents, which take long to collect and make no difference.
+        involved = [empty.facts[name] for name in dict.fromkeys(placement.agents)]
+        return make_plan(spec, placement, involved, pools, session_id, "", 0.0)
+
     try:
         if _existing_session(spec, cluster, session_id):
             return True
-        agents = cluster.emptied.agents
-        eligible = eligible_agents(spec, agents, cluster.unavailable, cluster.away)
-        placement = _place(spec, eligible, None)
-        if isinstance(placement, Unschedulable):
+        eligible = eligible_agents(spec, empty.agents, cluster.unavailable, cluster.away)
+        eligible = _without_namesakes(spec.name, eligible, empty)
+        eligible, lacks = _with_ports(spec, eligible, pools)
+        plan = _find_plan(spec, eligible, lacks, None, make)
+        if isinstance(plan, Unschedulable):
             return False
-        # Without the addresses of all agents, which take long to collect and make no difference.
-        chosen = {*placement.agents}
-        involved = [agent for agent in agents if agent.name in chosen]
-        plan = make_plan(spec, placement, involved, pools, session_id, "", 0.0)
         check_own_address(plan, cluster)
     except (ValidationError, PlanningError):
         return False
@@ -181,9 +206,6 @@ def _place(
     spec: SessionSpec, eligible: Sequence[AgentFacts], plans: Mapping[str, SessionPlan] | None
 ) -> Placement | Unschedulable:
     """Return the first placement found: preferred agents come first; architectures are not mixed.
-
-    If there is none, return the refusal that is closest to one: with the fewest unplaced containers, then with sessions
-    that make room when they end.
 
     An image that is present on some agents is assumed to be of their architecture; one that is present on none is
     assumed to fit any.
@@ -197,22 +219,14 @@ def _place(
         preferred = [[agent for agent in pool if agent.name in spec.designated_agents] for pool in pools]
         pools = [pool for pool in preferred if pool] + pools
     groups = [Group(role.name, role.resources, role.replicas) for role in spec.effective_roles]
-    single_node, topology = spec.cluster_mode == "single-node", requested_topology(spec, eligible)
-    refusals: list[Unschedulable] = []
-    for pool in pools:
-        result = place(
-            pool,
-            groups,
-            single_node=single_node,
-            selection=spec.agent_selection,
-            plans=plans,
-            topology=topology,
-        )
-        if isinstance(result, Placement):
-            return result
-        refusals.append(result)
-    # Of equal ones the last: all agents are more than the preferred ones.
-    return min(reversed(refusals), key=lambda each: (sum(each.unplaced.values()), not each.blocking_sessions))
+    return place_in_first(
+        pools,
+        groups,
+        single_node=spec.cluster_mode == "single-node",
+        selection=spec.agent_selection,
+        plans=plans,
+        topology=requested_topology(spec, eligible),
+    )
 
 
 def _committed_keys(session: Session) -> dict[str, dict[str, str]]:

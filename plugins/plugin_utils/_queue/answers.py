@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Set
 from typing import Any
 
 from ...module_utils._model.errors import as_phrase
@@ -26,7 +26,7 @@ from .._request.spec import check_stored
 from .entry import PENDING, QueueEntry
 
 # How many decisions of a pass name the sessions that would have to end: their search costs more than all the rest.
-NAMED_BLOCKERS = 100
+NAMED_BLOCKERS = 20
 
 
 class Answers:
@@ -87,13 +87,17 @@ class Answers:
 
         A session that waits for an agent to return does not need the room that others would leave it.
         """
-        if entry.id in self._harmless:
+        if not self.may_block(entry):
             return False
         held = entry.id in self.cluster.sessions or wait_for_agents(entry, self.cluster)
         if not held and (entry.spec is None or self.is_feasible(entry)):
             return True
         self._harmless.add(entry.id)
         return False
+
+    def may_block(self, entry: QueueEntry) -> bool:
+        """Return whether others wait behind a due session as far as :meth:`blocks` was asked, which takes longer."""
+        return entry.id not in self._harmless
 
     def is_feasible(self, entry: QueueEntry) -> bool:
         """Return whether the placement would place a session if all others ended."""
@@ -127,7 +131,7 @@ def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable |
     )
 
 
-def digest_of_inputs(entries: Iterable[QueueEntry], cluster: ClusterState, rules: Any) -> str:
+def digest_of_inputs(entries: Collection[QueueEntry], cluster: ClusterState, pools: NetworkPools, rules: Any) -> str:
     """Return a digest of all that the outcome of a pass depends on; ``rules`` are its options, as plain data.
 
     A pass that starts nothing would start nothing again while this is the same.
@@ -135,9 +139,14 @@ def digest_of_inputs(entries: Iterable[QueueEntry], cluster: ClusterState, rules
     inventory = [
         (agent.description, agent.known.resource_group, sorted(agent.known.labels or ())) for agent in cluster.away
     ]
+    ports = {
+        *range(pools.first_host_port, pools.last_host_port + 1),
+        *range(pools.first_published_port, pools.last_published_port + 1),
+        *(port for entry in entries if entry.state == PENDING for port in entry.host_ports),
+    }
     inputs = [
         rules,
-        [_facts(agent) for agent in cluster.agents],
+        [_facts(agent, ports, pools.vxlan_port) for agent in cluster.agents],
         [dict(cluster.unavailable), sorted(cluster.unreachable), inventory],
         [[name, sorted(addresses)] for name, addresses in cluster.addresses.items()],
         [_outline(entry) for entry in entries],
@@ -145,10 +154,11 @@ def digest_of_inputs(entries: Iterable[QueueEntry], cluster: ClusterState, rules
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def _facts(agent: AgentFacts) -> dict[str, Any]:
-    """Return the facts without what changes all the time, and decides nothing."""
+def _facts(agent: AgentFacts, ports: Set[int], vxlan_port: int) -> dict[str, Any]:
+    """Return the facts without what changes all the time, and decides nothing: sockets on other ports are among it."""
     sessions = [[part.id, part.name, part.expired] for part in agent.sessions]
-    lasting = dataclasses.replace(agent, sessions=(), warnings=(), image_disk=None)
+    tcp, udp = agent.tcp_ports & ports, {vxlan_port: agent.udp_ports.get(vxlan_port, "")}
+    lasting = dataclasses.replace(agent, sessions=(), warnings=(), image_disk=None, tcp_ports=tcp, udp_ports=udp)
     return {**to_plain(lasting), "sessions": sessions}
 
 

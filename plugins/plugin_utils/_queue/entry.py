@@ -118,10 +118,15 @@ class QueueEntry:
         """
         spec = self.spec or {}
         relevant = {option: value for option, value in spec.items() if option not in IRRELEVANT}
-        ports, on_host = [app["port"] for app in spec.get("apps", ())], spec.get("network_driver") == HOST_NETWORK
-        relevant["ports"] = ports if on_host else len(ports)
+        relevant["ports"] = self.host_ports or len(spec.get("apps", ()))
         relevant["roles"] = [{**role, "env": {}} for role in spec.get("roles", ())]
         return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def host_ports(self) -> list[int]:
+        """The ports of the apps of a request for the agents' own network, where they are needed themselves."""
+        spec = self.spec or {}
+        return [app["port"] for app in spec.get("apps", ())] if spec.get("network_driver") == HOST_NETWORK else []
 
     @functools.cached_property
     def request(self) -> SessionSpec:

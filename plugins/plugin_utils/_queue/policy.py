@@ -5,8 +5,8 @@
 """The order in which PENDING sessions are tried.
 
 **No session starves.** Without a limit, small sessions that fit would be started before a large one forever. So a
-PENDING session may be skipped by at most ``max_skips`` others: sessions of its resource group that arrived later and do
-not have a higher priority. Then it is *due*, and such sessions do not start before it.
+PENDING session that could start some time may be skipped by at most ``max_skips`` others: sessions of its resource
+group that arrived later and do not have a higher priority. Then it is *due*, and such sessions do not start before it.
 
 The argument: a session has skipped another one once a run has begun to start it, and its entry says so from then on,
 also after it has failed or ended: :func:`still_counted` keeps it as long as the other waits. So each counts once, by
@@ -14,8 +14,15 @@ existing, and as soon as there are ``max_skips`` of them there is no further one
 which is what priorities are for, and those that arrived earlier, of which there are finitely many, start before a due
 session. Every other session ends at some time and releases its capacity: the due session starts as soon as the capacity
 that it requests is free. This holds for every policy, since a policy only orders the sessions that are not due. The
-caller has one obligation: a session that the placement would not place even if its resource group were empty, for
-example because an agent was removed, must not be one that :func:`first_ahead` returns (``blocks``).
+caller has three obligations:
+
+* It counts over all entries, and again under the lock of the queue before it saves a start: another run may have begun
+  to start one of the ``max_skips`` in the meantime.
+* A session that may not start, because its user has enough that run or the manager holds it back, is not among those
+  that :func:`first_ahead` is given: what it waits for is not capacity. It is due again once it may start.
+* Nor does :func:`first_ahead` return (``blocks``) one that the placement would not place even if all sessions of the
+  record had ended, for example because an agent was removed, or other software has its ports: to wait for it would
+  free nothing. What was not judged yet is one that others wait behind.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
@@ -26,27 +26,27 @@ class QueuePolicy:
 
 
 def schedule(
-    entries: Iterable[QueueEntry], answers: Answers, rules: QueuePolicy
+    entries: Iterable[QueueEntry], answers: Answers, rules: QueuePolicy, barred: Collection[str] = ()
 ) -> list[tuple[QueueEntry, Decision | Unschedulable]]:
-    """Return every PENDING session in the order in which it was tried, with its decision or why it stays PENDING.
+    """Return the PENDING sessions in the order in which they were tried, with their decision or why they stay PENDING.
 
-    ``entries`` are all of the queue, since those that have started decide who is due. A session that can never start on
-    the agents as they are stays PENDING as well, with the problem as its reason.
+    ``entries`` are all of the queue, since those that have started decide who is due. ``barred`` are the ids of those
+    that may not start now, whatever room there is: they are not tried, and no other waits for them. A session that can
+    never start on the agents as they are stays PENDING as well, with the problem as its reason.
     """
     queue = {entry.id: entry for entry in entries}
     tried: dict[str, tuple[QueueEntry, Decision | Unschedulable]] = {}
     while True:
-        skips = count_skips(queue.values())
-        due = due_sessions(queue.values(), skips, rules.max_skips)
+        skips, due = _find_due(queue.values(), rules, barred)
         for entry in _order(queue.values(), answers.cluster, rules, due):
-            if entry.id in tried:
+            if entry.id in tried or entry.id in barred:
                 continue
             ahead = first_ahead(due, entry, answers.blocks)
             answer = answers.decide(entry) if ahead is None else _wait_behind(ahead, skips)
             tried[entry.id] = entry, answer
             if isinstance(answer, Decision):
                 # It may make others due, and change the shares: the order is another one from here on.
-                queue[entry.id] = dataclasses.replace(entry, state=CREATING, has_started=True)
+                queue[entry.id] = _started(entry)
                 if not answer.existing:
                     answers.start(answer.plan)
                 break
@@ -55,12 +55,52 @@ def schedule(
 
 
 def waits_behind(
-    entries: Collection[QueueEntry], entry: QueueEntry, answers: Answers, rules: QueuePolicy
+    entries: Collection[QueueEntry],
+    entry: QueueEntry,
+    blocks: Callable[[QueueEntry], bool],
+    rules: QueuePolicy,
+    barred: Collection[str] = (),
 ) -> Unschedulable | None:
-    """Return why a session has to wait behind another one, even if it would fit; ``None`` if it may start."""
-    skips = count_skips(entries)
-    ahead = first_ahead(due_sessions(entries, skips, rules.max_skips), entry, answers.blocks)
+    """Return why a session has to wait behind another one, even if it would fit; ``None`` if it may start.
+
+    ``entries`` are all of the queue, ``blocks`` is as for :func:`first_ahead`, ``barred`` as for :func:`schedule`.
+    """
+    skips, due = _find_due(entries, rules, barred)
+    ahead = first_ahead(due, entry, blocks)
     return None if ahead is None else _wait_behind(ahead, skips)
+
+
+def still_first(
+    entries: Iterable[QueueEntry],
+    chosen: Sequence[QueueEntry],
+    blocks: Callable[[QueueEntry], bool],
+    rules: QueuePolicy,
+    barred: Collection[str] = (),
+) -> set[str]:
+    """Return the ids of those chosen sessions that may still start, in this order, now that the queue has ``entries``.
+
+    Others may have started since they were chosen, so that they would skip one too often. The other arguments are as
+    for :func:`waits_behind`.
+    """
+    queue, first = {entry.id: entry for entry in entries}, set()
+    for entry in chosen:
+        if entry.id in queue and waits_behind(queue.values(), entry, blocks, rules, barred) is None:
+            first.add(entry.id)
+            queue[entry.id] = _started(entry)
+    return first
+
+
+def _started(entry: QueueEntry) -> QueueEntry:
+    return dataclasses.replace(entry, state=CREATING, has_started=True)
+
+
+def _find_due(
+    entries: Collection[QueueEntry], rules: QueuePolicy, barred: Collection[str]
+) -> tuple[dict[str, int], list[QueueEntry]]:
+    """Return how often each session was skipped, and those that are due and not barred."""
+    skips = count_skips(entries)
+    due = due_sessions(entries, skips, rules.max_skips)
+    return skips, [entry for entry in due if entry.id not in barred]
 
 
 def _wait_behind(ahead: QueueEntry, skips: Mapping[str, int]) -> Unschedulable:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 import time
@@ -20,7 +21,7 @@ from ansible.utils.display import Display
 
 from ...module_utils._model.files import describe_held_lock, locked, write_atomically
 from ...module_utils._model.session import is_session_id
-from .entry import CorruptEntryError, QueueEntry
+from .entry import RUNNING, CorruptEntryError, QueueEntry
 
 # How many seconds to wait for the lock. It is held only while entries are read, decided on and saved: a run that holds
 # it longer hangs.
@@ -52,13 +53,29 @@ class QueueStore:
 
     def entries(self) -> list[QueueEntry]:
         """Return all entries, sorted by id. This needs no lock: files are replaced, never rewritten."""
+        entries = [self.entry(name.removesuffix(".json")) for name in self._names()]
+        return [entry for entry in entries if entry]
+
+    def _names(self) -> list[str]:
+        """Return the names of the files of entries, sorted."""
         with self._convert_os_errors("read"):
             try:
-                names = sorted(os.listdir(self.path))
+                return sorted(name for name in os.listdir(self.path) if name.endswith(".json"))
             except FileNotFoundError:
                 return []
-        entries = [self.entry(name[: -len(".json")]) for name in names if name.endswith(".json")]
-        return [entry for entry in entries if entry]
+
+    def running(self) -> list[QueueEntry]:
+        """Return the entries of RUNNING sessions as :meth:`entries` does; those of others are not checked."""
+        ids = [name.removesuffix(".json") for name in self._names()]
+        entries = [self.entry(session_id) for session_id in ids if self._may_run(session_id)]
+        return [entry for entry in entries if entry and entry.state == RUNNING]
+
+    def _may_run(self, session_id: str) -> bool:
+        """Return whether the file of an entry says that the session is RUNNING, or cannot be read."""
+        try:
+            return json.loads((self.path / f"{session_id}.json").read_bytes())["state"] == RUNNING
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return True
 
     def entry(self, session_id: str) -> QueueEntry | None:
         """Return the entry of a session; ``None`` if there is none, or a corrupt one."""

@@ -137,6 +137,17 @@ def by_topology(seed: str, number: int) -> Case:
     return Case(agents, groups, rng.choice(SELECTIONS), topology=topology)
 
 
+def racks(seed: str, number: int) -> Case:
+    """Return a decision by topology about containers that are alike, on 20 to 50 racks."""
+    rng = random.Random(f"{seed}-racks-{number}")
+    agents = _nodes(rng, rng.choice((80, 120, 200)), rng.choice((0.2, 0.5, 0.8)))
+    topology = rng.choice(
+        (Topology(3), Topology(3), Topology(3, spread=True), Topology(rng.randint(1, 3), within=True))
+    )
+    groups = [Group("role0", _request(rng), rng.choice((8, 16, 24, 32, 64, 128)))]
+    return Case(agents, groups, rng.choice(SELECTIONS), topology=topology)
+
+
 def requests(seed: str, many: int) -> list[dict[str, Any]]:
     """Return the options of requests, with the labels, topologies and strategies that there are."""
     return [_options(random.Random(f"{seed}-request-{number}"), number) for number in range(many)]

@@ -42,7 +42,8 @@ def compare(kind: str, old: list[Any], new: list[Any]) -> None:
             wanted = "spread" if case.topology.spread else "within" if case.topology.within else "pack"
             shapes = "one shape" if len({str(group.request) for group in case.groups}) == 1 else "unlike"
             word = "equal" if costs[0] == costs[1] else "better" if costs[1] < costs[0] else "worse"
-            domains[f"{wanted}, {shapes}: {word}"] += 1
+            agents = ", other agents" if word == "equal" and once != now else ""
+            domains[f"{wanted}, {shapes}: {word}{agents}"] += 1
     print(f"  agents more than before (fewer if many are wanted): {dict(sorted(more.items()))}; beyond one: {beyond}")
     if domains:
         print(f"  numbers of domains: {dict(sorted(domains.items()))}")

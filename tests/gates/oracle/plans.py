@@ -31,6 +31,7 @@ DECISIONS: dict[str, tuple[Callable[[str, int], cases.Case], int]] = {
     "unlike": (cases.unlike, 3_000),
     "planted": (cases.planted, 1_000),
     "by_topology": (cases.by_topology, 1_000),
+    "racks": (cases.racks, 1_000),
 }
 
 

@@ -27,7 +27,8 @@ BASE = "integration/test_access.py::test_app_that_keeps_the_path_is_at_its_base_
 LINKS = "acceptance/test_access.py::test_an_app_opens_with_a_token_of_its_session_and_with_no_other"
 RESOURCES = "integration/test_resources.py::test_each_container_gets_exactly_the_requested_resources"
 SINGLE = "integration/test_container_environment.py::test_single_container_has_no_derived_variables"
-IN_ORDER = "integration/test_queue.py::test_pending_sessions_are_cancelled_time_out_and_start_by_priority"
+IN_ORDER = "acceptance/test_placement.py::test_what_has_no_room_waits_whole_and_starts_in_the_order_of_priority"
+WAITS = "integration/test_queue.py::test_pending_session_keeps_its_request_and_starts_once"
 LOGS = "integration/test_logs.py::test_logs_are_available_while_the_session_lives_and_afterwards"
 USERS = "integration/test_user_requests.py::test_a_users_request_is_data_and_a_setuid_program_gains_nothing"
 LIMITS = "integration/test_time_limits.py::test_the_limits_of_the_operator_hold_for_new_sessions_only"
@@ -109,7 +110,7 @@ REQUEST_ROWS = {
         "integration/test_lifetime.py::test_failure_policy_restart_restarts_dead_containers",
     ),
     "session_priority": Row("50", "it starts before an older one", IN_ORDER),
-    "session_pending_timeout": Row("1", "it is cancelled", IN_ORDER),
+    "session_pending_timeout": Row("1", "it is cancelled", WAITS),
     "session_stop_grace": Row("3", "the output: how long it went on", END, "end"),
     "session_stop_command": Row(
         "one that prints",
@@ -184,12 +185,7 @@ RUN_ROWS = {
         set_in="playbooks/tasks/plan.yml",
         plan="no test can have other runs win the same claims as often as it wants",
     ),
-    "session_queue_path": Row(
-        "that of the lab",
-        "the files of the queue",
-        "integration/test_queue.py::test_pending_session_keeps_its_request_and_starts_once",
-        set_in=LAB,
-    ),
+    "session_queue_path": Row("that of the lab", "the files of the queue", WAITS, set_in=LAB),
     "session_queue_policy": Row("lifo", "docker: the last one runs", NEXT, "queue"),
     "session_queue_patience": Row("0", "docker: nobody passes", NEXT, "queue"),
     "session_max_lifetime_limit": Row("an hour", "a longer one is refused", LIMITS),

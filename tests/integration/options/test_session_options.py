@@ -13,7 +13,17 @@ import pytest
 from tests.integration.ansible_settings import ROOT
 from tests.integration.internals import OUTPUT, session_link
 from tests.integration.interruptions import await_task
-from tests.integration.laboratory import BUSYBOX, QUEUE, TIMEOUT, command, launch, run_in, run_on, run_on_all
+from tests.integration.laboratory import (
+    BUSYBOX,
+    QUEUE,
+    TIMEOUT,
+    agent_state,
+    command,
+    launch,
+    run_in,
+    run_on,
+    run_on_all,
+)
 from tests.integration.session_requests import SMALL, TWO
 from tests.integration.sessions import Sessions, StartedSession, started_session
 
@@ -127,9 +137,11 @@ def test_logs_are_followed_to_the_end_which_comes_with_the_grace(agent1_sessions
 
 def test_an_app_of_a_program_that_the_image_lacks_is_refused(agent1_sessions: Sessions) -> None:
     app = {"name": "own", "port": 8000, "command": "exec no-such-program", "program": "no-such-program"}
-    refused = agent1_sessions.create(**SMALL, apps=[app])
-    assert refused.code != 0
+    refused = agent1_sessions.create(**SMALL, apps=["terminal", app])
+    assert refused.code == 2, refused.output
     assert "session_apps: own needs the program no-such-program, which main1 does not have" in refused.text
+    assert "terminal needs" not in refused.text
+    assert agent_state() == agent1_sessions.initial_state
 
 
 def test_no_agent_of_another_architecture_is_used(agent1_sessions: Sessions) -> None:

@@ -64,7 +64,7 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
             assert QueueEntry.from_json(entry.to_json(), "x.json") == QueueEntry.from_json(entry.to_json(), "x.json")
     expired_history(entries, NOW, 30)
     still_counted(entries, 16)
-    digest_of_inputs(entries, cluster, {})
+    digest_of_inputs(entries, cluster, POOLS, {})
     free = cluster
     for plan in reserved_plans(entries, cluster.sessions):
         free = free.with_plan(plan)

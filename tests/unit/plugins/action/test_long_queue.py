@@ -128,6 +128,14 @@ def test_a_session_that_changes_while_a_pass_decides_keeps_its_reason(
     assert queue.entries()[0].record["pending"]["shortfall"] == {"cpu": 8}
 
 
+def test_a_pass_over_a_queue_where_nothing_waits_writes_nothing(run: Run, queue: QueueStore) -> None:
+    run(session_plan.ActionModule, PASS, facts())
+    assert not queue.path.exists()
+    queue.save(waiting(1, 1, state="RUNNING"))
+    run(session_plan.ActionModule, PASS, facts())
+    assert [path.name for path in queue.path.iterdir()] == [f"{waiting(1, 1).id}.json"]
+
+
 def test_a_pass_that_starts_something_is_followed_by_another(run: Run, queue: QueueStore) -> None:
     queue.save(waiting(1, 2), waiting(2, 2))
     assert len(run(session_plan.ActionModule, PASS, facts())["starts"]) == 1

@@ -115,7 +115,10 @@ def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, max_skips:
     queue.save(requested(1, spec(name="session-1", cluster_size=2)))
     queue.save(requested(3, state="TERMINATED", spec=None, has_started=True))
     queue.save(requested(2))
-    hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}))
+    running = plan({"agent1": 1})
+    queue.save(requested(9, id=SESSION_ID, state="RUNNING", plan=running, enqueued_at=NOW))
+    sessions = holders(running)["agent1"].sessions
+    hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=sessions))
     result = run(ActionModule, {**ARGUMENTS, "max_skips": max_skips}, hostvars)
     assert [start["plan"]["name"] for start in result["starts"]] == started
 

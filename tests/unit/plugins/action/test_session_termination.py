@@ -68,14 +68,6 @@ def test_unknown_session_needs_no_termination(run: Run, queue: QueueStore, expec
     assert queue.entries() == []
 
 
-def test_mismatched_name_and_id_are_rejected(run: Run, queue: QueueStore) -> None:
-    queue.save(RUNNING)
-    with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {**BEGUN, "name": "other", "id": SESSION_ID}, answers())
-    assert str(refused.value) == f"session_id: {SESSION_ID!r} is the id of 'train-llm', not of 'other'."
-    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
-
-
 def test_session_without_a_record_is_ended_by_its_id(run: Run, queue: QueueStore) -> None:
     with pytest.raises(AnsibleActionFail, match="this control node has no record of 'train-llm', and agents"):
         run(ActionModule, {**BEGUN, "name": "train-llm"}, answers())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible import context
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
@@ -172,8 +173,9 @@ def test_values_of_the_record_are_not_templated(place: Place) -> None:
 def test_only_sessions_that_were_started_from_the_queue_have_hosts(place: Place, warned: list[str]) -> None:
     place.queue.remove(plan().id)
     assert (members(place.read(), "sessions"), warned) == (set(), [])
-    place.record(plan(), state="CREATING")
-    assert members(place.read(), "sessions") == set()
+    for state in ({"state": "CREATING"}, {"state": "TERMINATED", "spec": None}):
+        place.record(plan(), **state)
+        assert members(place.read(), "sessions") == set()
 
 
 def test_the_queue_is_an_option_or_beside_the_first_inventory(place: Place) -> None:
@@ -189,6 +191,46 @@ def test_the_queue_is_that_of_the_variable_of_playbooks(place: Place) -> None:
     text = place.agents.read_text()
     place.agents.write_text(f'{text}    session_queue_path: "{{{{ top }}}}/another"\n')
     assert len(members(place.read(), "sessions")) == 4
+
+
+@pytest.mark.parametrize("where", ["{{ inventory_dir }}", "{{ inventory_file | dirname }}"])
+def test_the_queue_may_be_beside_the_first_inventory_by_its_variables(place: Place, where: str) -> None:
+    (place.folder / ".queue").rename(place.folder / "another")
+    text = place.agents.read_text()
+    place.agents.write_text(f'{text}    session_queue_path: "{where}/another"\n')
+    assert len(members(place.read(), "sessions")) == 4
+    later = place.write("later/others.yml", "all: {}\n")
+    assert len(members(place.read(SOURCE, place.agents, later), "sessions")) == 4
+
+
+def test_a_queue_path_that_cannot_be_resolved_is_named(place: Place) -> None:
+    place.agents.write_text(f'{place.agents.read_text()}    session_queue_path: "{{{{ nothing }}}}/.queue"\n')
+    with pytest.raises(AnsibleParserError, match=r"^session_queue_path: .*'nothing' is undefined"):
+        place.read()
+
+
+@pytest.mark.parametrize("option", ["", "queue_path: nowhere\n"])
+def test_a_queue_that_does_not_exist_is_warned_of(place: Place, warned: list[str], option: str) -> None:
+    (place.folder / ".queue").rename(place.folder / "another")
+    assert members(place.read(f"{SOURCE}{option}"), "sessions") == set()
+    folder = place.folder / ("nowhere" if option else ".queue")
+    assert warned == [
+        f"queue_path: no session is known, since {folder} does not exist; name the folder that playbooks use."
+    ]
+
+
+def test_the_queue_is_that_of_the_sources_on_the_command_line(
+    place: Place, warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nested = place.folder / "hosts" / "agents.yml"
+    nested.parent.mkdir()
+    place.agents.rename(nested)
+    # Ansible reads the files of a folder as sources of their own; the queue of playbooks is in the folder.
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": (str(place.folder),)})
+    assert len(members(place.read(SOURCE, nested), "sessions")) == 4
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": (str(nested), "a,b")})
+    assert members(place.read(SOURCE, nested), "sessions") == set()
+    assert [str(nested.parent / ".queue") in line for line in warned] == [True]
 
 
 @pytest.mark.parametrize(("line", "shielded"), [("ansible_become: true", True), ("other: 1", False)])

@@ -375,12 +375,6 @@ def test_rules_that_lock_out_the_operator_are_rejected(
     assert kernel.table == ""
 
 
-def test_unknown_protocol_is_rejected(tried: Any) -> None:
-    result = tried(allow=[{"protocol": "icmp", "sources": ["10.0.0.0/8"]}])
-    assert result["failed"] is True
-    assert result["msg"].startswith("firewall_allow[0].protocol: 'icmp' must be one of tcp, udp, any.")
-
-
 def test_failed_rollback_timer_is_an_error(tried: Any, kernel: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_what: object) -> None:
         raise subprocess.CalledProcessError(1, ["systemd-run", "--quiet"], stderr="Failed to connect to bus\n")
@@ -426,20 +420,6 @@ def test_ssh_connection_is_read_from_a_parent_process(
     (processes.PROC / "7" / "environ").write_text(f"SSH_CONNECTION={LATER}\0")
     assert confirmed(result["nonce"])["changed"] is False
     assert FirewallState(store).confirmed == MINE
-
-
-@pytest.mark.parametrize("rebooted", [False, True], ids=["time", "another boot"])
-def test_expired_trial_is_not_confirmed(confirmed: Any, store: Store, uptime: Uptime, rebooted: bool) -> None:
-    FirewallState(store).save(None, Trial(MINE, "mine", uptime.up + 1, uptime.boot, ""))
-    if rebooted:
-        uptime.reboot(up=5.0)
-    else:
-        uptime.up += 1
-    result = confirmed("mine")
-    assert (result["failed"], result["msg"]) == (
-        True,
-        "firewall_confirm_timeout: the new rules were not confirmed in time, and the old ones are restored.",
-    )
 
 
 def test_check_mode_confirms_nothing(confirmed: Any, store: Store, uptime: Uptime) -> None:

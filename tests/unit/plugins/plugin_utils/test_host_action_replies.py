@@ -143,7 +143,10 @@ def test_program_that_does_not_say_whether_it_was_installed_is_a_failure(way: Wa
 
 
 def test_interpreter_that_is_not_there_is_said(way: Way) -> None:
-    with pytest.raises(AnsibleActionFail, match=r"^/nowhere/python does not run on this host: .*/nowhere/python.*; "):
+    remedy = r"install Python 3\.9 or later there, or set ansible_python_interpreter"
+    with pytest.raises(
+        AnsibleActionFail, match=rf"^/nowhere/python does not run on this host: .*/nowhere/python.*; {remedy}"
+    ):
         way.action({}).run(task_vars={"ansible_python_interpreter": "/nowhere/python"})
 
 

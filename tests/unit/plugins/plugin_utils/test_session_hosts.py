@@ -16,25 +16,6 @@ def host(**changes: Any) -> SessionHost:
     return replace(session_hosts.find_hosts([plan()])[0], **changes)
 
 
-def test_every_container_of_a_plan_is_a_host() -> None:
-    hosts = session_hosts.find_hosts([plan(), plan({"agent3": 1}, name="other")])
-    assert [(each.agent, each.container) for each in hosts] == [
-        *((kernel.agent, kernel.container) for kernel in plan().kernels),
-        ("agent3", "backendai-other-main1"),
-    ]
-    assert hosts[0] == SessionHost(
-        session_id=SESSION_ID,
-        session_name="train-llm",
-        role="main",
-        index=1,
-        rank=0,
-        hostname="main1",
-        agent="agent1",
-        container="backendai-train-llm-main1",
-        address=plan().kernels[0].address,
-    )
-
-
 # ---- host names
 
 
@@ -52,15 +33,6 @@ def test_a_host_has_its_name_and_groups() -> None:
         "backendai_container": "backendai-train-llm-main1",
         "backendai_address": container.address,
     }
-
-
-def test_hosts_of_sessions_of_the_same_name_have_id_suffixes() -> None:
-    first, other = host(), host(session_id=OTHER_ID, agent="agent2")
-    assigned, warnings = session_hosts.assign_host_names([other, first], [])
-    assert assigned == {"main1.train-llm.5f0c6a52": first, "main1.train-llm.ffffffff": other}
-    assert warnings == [
-        "2 sessions are called train-llm: the names of their hosts end with the beginnings of their ids."
-    ]
 
 
 def test_a_host_that_is_there_already_is_never_replaced() -> None:

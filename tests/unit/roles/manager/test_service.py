@@ -243,8 +243,12 @@ def test_no_command_starts_what_may_not_start_any_more(host: ManagerHost, policy
 def test_a_run_that_waits_for_its_session_starts_no_other_at_its_end(host: ManagerHost) -> None:
     host.policy.write_text("images: ['lab/*']\noptions: [wait]\n")
     created(host)
-    host.ask(ALICE, "create", options={**SPEC, "wait": True})
-    assert host.runs.made[0].trusted["__session_held"] == "all"
+    host.keep(2, BOB, "other", state="PENDING", spec={**WAITING, "image": "other/x:1"})
+    for wait in (True, False):
+        host.ask(ALICE, "create", options={**SPEC, "wait": wait})
+    # What may not start is not waited for either.
+    assert [made.trusted["__session_held"] for made in host.runs.made[:2]] == [IDS[2:3]] * 2
+    assert [made.trusted.get("__session_starts_none", False) for made in host.runs.made[:2]] == [True, False]
 
 
 def test_a_cancelled_repair_by_create_ends_nothing(host: ManagerHost) -> None:

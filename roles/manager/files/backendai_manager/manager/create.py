@@ -17,7 +17,7 @@ from .advice import advise
 from .context import RequestContext
 from .ownership import KnownSession
 from .queue import PENDING
-from .queue_check import ALL, GROUPS, HELD, LIMITS
+from .queue_check import GROUPS, LIMITS, STARTS_NONE
 from .request import build_request
 from .runs import Outcome
 
@@ -36,8 +36,8 @@ def create(context: RequestContext, request: Request) -> Result:
     with context.slot():
         before = _check_name(context, name)
         # At the end of a run that waits for its session, what waits now may be something else.
-        held = {HELD: ALL} if built.get("session_wait") else context.held()
-        trusted = {**trusted_variables(context, policy), **held}
+        none = {STARTS_NONE: True} if built.get("session_wait") else {}
+        trusted = {**trusted_variables(context, policy), **context.held(), **none}
         if request.fields["dry_run"]:
             outcome = context.runs.run("create_session", built, trusted, events=context.events(), check=True)
             outcome.require()

@@ -25,7 +25,7 @@ LIMITED = "limited"
 """The field of an entry that says that a user of the command has made it."""
 
 HELD = "__session_held"
-"""The variable that names the sessions that a playbook does not start."""
+"""The variable that names the sessions that a playbook does not start, and does not let others wait for."""
 
 LIMITS = "__session_limits"
 """The variable with what each user may have."""
@@ -33,8 +33,8 @@ LIMITS = "__session_limits"
 GROUPS = "__session_groups"
 """The variable with which groups of their users sessions get."""
 
-ALL = "all"
-"""Its value if the playbook starts none that wait."""
+STARTS_NONE = "__session_starts_none"
+"""The variable by which a playbook starts none that wait."""
 
 MISSING_SECONDS, MISSING_RUNS = 900, 3
 """For how long, and at how many runs of the timer, an account or a group is missing before that is no outage."""

@@ -171,6 +171,7 @@ def test_only_folders_in_the_roots_are_mounted_by_their_real_path(engine: Any, s
             f"session_mounts: {shares / refused} may not be mounted on agent1:"
             f" its real path '{shares}/database' is not in agent_mount_roots; {known}"
         )
+    assert f"its real path '{shares}' is not in agent_mount_roots; {known}" in refusal(engine, store, shares, *roots)
     assert "must be an absolute path without //, ., .. or :" in refusal(engine, store, shares / "data/colon", *roots)
     settings = MountSettings(())
     _found, unusable = find_sources(engine, store, settings, [Source(str(shares))])

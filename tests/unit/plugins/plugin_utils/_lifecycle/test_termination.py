@@ -313,10 +313,3 @@ def test_a_session_that_an_agent_cannot_read_is_ended_there(entries: list[QueueE
     assert ended.agents == ("agent1",)
     assert ended.note is not None
     assert (ended.note.id, ended.note.state, ended.note.agents[0]) == (SESSION_ID, "TERMINATING", "agent1")
-
-
-def test_several_recorded_sessions_of_one_name_are_ended_by_id() -> None:
-    entries = [noted(state="RUNNING", plan=MADE), noted(state="RUNNING", plan=MADE, id=OTHER_ID)]
-    assert refusal(ValidationError, BY_NAME, NO_SESSIONS, entries) == (
-        f"session_name: 2 sessions are called 'train-llm': give session_id ({OTHER_ID}, {SESSION_ID})."
-    )

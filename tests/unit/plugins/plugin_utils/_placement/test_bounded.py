@@ -12,6 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.facts imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
     Group,
     Placement,
+    Topology,
     Unschedulable,
     place,
 )
@@ -97,3 +98,13 @@ def test_a_number_that_is_not_proven_has_a_bound() -> None:
     assert placed.reason.startswith(
         "no room for at least 1 of 18 containers, found for all but 2 (large01, large11) on one agent: short of cpu 20"
     )
+
+
+@pytest.mark.parametrize("selection", ["concentrated", "dispersed"])
+def test_the_fewest_domains_for_1024_containers_on_1000_agents_take_no_longer(selection: str) -> None:
+    rng = random.Random(1)
+    paths = [(f"fabric{at // 64}", f"leaf{at // 16}", f"rack{at // 4}") for at in range(1000)]
+    facts = [agent_facts(f"agent{at}", rng.randint(0, 8), topology=path) for at, path in enumerate(paths)]
+    groups = [Group("main", {"cpu": 1}, 1024)]
+    count = calls(lambda: place(facts, groups, single_node=False, selection=selection, topology=Topology(3)))
+    assert count < MAX_CALLS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import HeldSession
+from ansible_collections.backendai.cluster.plugins.plugin_utils._placement import mixed
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import (
     Group,
     Placement,
@@ -92,6 +93,21 @@ def test_no_room_for_unlike_roles_is_claimed_only_as_far_as_it_is_so(
     words = placed.reason.split()
     proven = int(words[5] if "at least" in placed.reason else words[3] if words[2] == "for" else 0)
     assert proven <= size - most <= found
+
+
+def test_fractions_are_summed_in_a_way_that_is_the_same_on_every_version_of_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # From 3.12 on, sum() compensates for rounding.
+    def whole(numbers: Iterable[int]) -> int:
+        listed = list(numbers)
+        assert {type(number) for number in listed} <= {int}
+        return sum(listed)
+
+    monkeypatch.setattr(mixed, "sum", whole, raising=False)
+    agents = [agent_facts(f"agent{at}", 4 + at, (9 - at) * GIB) for at in range(4)]
+    groups = [Group(f"role{at}-", {"cpu": 1 + at, "mem": (4 - at) * GIB}, 2) for at in range(3)]
+    assert isinstance(place(agents, groups, single_node=False, selection="concentrated"), Placement)
 
 
 def assert_within_capacity(agents: Sequence[AgentFacts], groups: Sequence[Group], placed: Placement) -> None:

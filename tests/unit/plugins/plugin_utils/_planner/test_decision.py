@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts, Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.mounts import MISSING
+from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Unschedulable
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import (
@@ -32,6 +33,7 @@ from tests.unit.builders import (
     held_session,
     holders,
     image_data,
+    occupied,
     plan,
     readings,
     spec,
@@ -245,14 +247,6 @@ def test_the_reason_names_what_is_wrong_with_agents_that_could_hold_the_session(
     assert answer.reason == (
         "no room for 1 of 1 containers: no agent that may hold them is schedulable; agent1: it receives no new sessions"
         " until the homes of ended sessions have been removed"
-    )
-
-
-def test_no_room_is_an_answer_and_no_error() -> None:
-    assert decide(
-        spec(**TWO_AND_TWO), readings(agent1=agent_facts("agent1", 3)), POOLS, LATER_ID, USER, NOW
-    ) == Unschedulable(
-        "no room for 1 of 4 containers on one agent: short of cpu 1", {"cpu": 1}, {"sub": 1}, {"sub": {"cpu": 1}}
     )
 
 
@@ -618,8 +612,10 @@ def test_an_agent_that_says_it_has_a_session_of_that_name_is_passed_over_and_blo
         " record of; choose another name"
     )
     assert decided(spec(name="other"), readings(**held)).existing is False
-    # In the hands of whoever ends it, this is no reason to wait for ever.
-    assert is_feasible(spec(), readings(**held), POOLS, LATER_ID)
+    # Nothing says when they end, and they need not: to wait for them would be to wait for ever.
+    assert not is_feasible(spec(), readings(**held), POOLS, LATER_ID)
+    assert is_feasible(spec(), readings("agent3", **held), POOLS, LATER_ID)
+    assert is_feasible(spec(name="other"), readings(**held), POOLS, LATER_ID)
 
 
 def test_what_an_agent_says_of_a_session_of_the_record_changes_no_plan() -> None:
@@ -743,6 +739,22 @@ def test_a_refusal_is_of_the_architecture_with_the_most_room() -> None:
     assert answer.reason == "no room for 1 of 4 containers on 2 agents: short of cpu 1"
 
 
+def test_what_is_proven_of_one_architecture_is_not_claimed_of_another() -> None:
+    # Of arm64, sums only say that one of the four has no place: three have.
+    mem = {"main": "9g", "b": "10g", "c": "1g", "d": "2g"}
+    roles = {name: {"replicas": 1, "resources": {"cpu": 8, "mem": each}} for name, each in mem.items()}
+    cluster_state = readings(
+        agent1=agent_facts("agent1", 8, 4 * GIB),
+        agent2=agent_facts("agent2", 8, 4 * GIB),
+        agent3=agent_facts("agent3", 15, 64 * GIB, online_cpus=list(range(8)), architecture="arm64"),
+    )
+    answer = decide(spec(cluster_mode="multi-node", roles=roles), cluster_state, POOLS, LATER_ID, USER, NOW)
+    assert isinstance(answer, Unschedulable)
+    assert answer.reason == (
+        "no room for at least 1 of 4 containers, found for all but 2 (main1, b1) on 2 agents: short of cpu 16, mem 19g"
+    )
+
+
 def test_of_equal_refusals_one_is_given_that_the_end_of_sessions_changes() -> None:
     cluster_state = mixed()
     holder = bare_plan("holder", NOW, {"agent1": [{"cpu": 2}]})
@@ -862,11 +874,13 @@ def test_what_agents_hold_already_can_start() -> None:
 )
 def test_a_request_fits_when_all_other_sessions_have_ended(options: dict[str, Any], fits: bool) -> None:
     full: dict[str, Any] = {"allocated": {"cpu": 8, "mem": 16 * GIB}, "containers": 8, "max_containers": 8}
-    cluster_state = readings(
-        agent1=agent_facts("agent1", **full),
-        agent2=agent_facts("agent2", **full),
-        agent4=agent_facts("agent4", schedulable=False),
-        left_out={"agent3": "unreachable"},
+    cluster_state = dataclasses.replace(
+        occupied(
+            agent1=agent_facts("agent1", **full),
+            agent2=agent_facts("agent2", **full),
+            agent4=agent_facts("agent4", schedulable=False),
+        ),
+        unavailable={"agent3": "unreachable"},
     )
     assert is_feasible(spec(**options), cluster_state, POOLS, SESSION_ID) is fits
     assert cluster_state.facts["agent1"].allocated == {"cpu": 8, "mem": 16 * GIB}
@@ -883,7 +897,7 @@ def pair(**changes: Any) -> ClusterState:
     """Return two agents that are full, the second one with these changes."""
     taken = {"cpu": 8, "mem": GIB}
     other = agent_facts("agent2", **{"allocated": taken, **changes})
-    return readings(agent1=agent_facts("agent1", allocated=taken), agent2=other)
+    return occupied(agent1=agent_facts("agent1", allocated=taken), agent2=other)
 
 
 @pytest.mark.parametrize(
@@ -894,9 +908,9 @@ def pair(**changes: Any) -> ClusterState:
         (SMALL_MTU, False),
         (ENCRYPTED, False),
         ({"udp_ports": {4789: "flanneld"}}, False),
-        ({"networks": (POOLS.network,)}, True),
+        ({"networks": (POOLS.network,)}, False),
     ],
-    ids=["full", "no underlay", "small MTU", "encryption on one", "VXLAN port in use", "no subnet left"],
+    ids=["full", "no underlay", "small MTU", "encryption on one", "VXLAN port in use", "no subnet of others left"],
 )
 def test_what_the_network_of_agents_rules_out_can_never_start(changes: dict[str, Any], feasible: bool) -> None:
     cluster_state = pair(**changes)
@@ -908,14 +922,64 @@ def test_what_the_network_of_agents_rules_out_can_never_start(changes: dict[str,
 
 @pytest.mark.parametrize(("pool", "feasible"), [("10.128.0.0/29", False), ("10.128.0.0/28", True)])
 def test_what_a_pool_could_never_hold_can_never_start(pool: str, feasible: bool) -> None:
+    # Its network and its port are those of a session, but for the port that an ended one keeps for a while.
+    holder = plan({"agent1": 4}, name="holder")
+    assert holder.network
+    port = PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30000)
+    subnet = dataclasses.replace(holder.network, subnet="10.128.0.0/28")
+    holder = dataclasses.replace(holder, network=subnet, published=(port,))
     taken: dict[str, Any] = {
-        "networks": ("10.128.0.0/28",),
-        "tcp_ports": (30000,),
-        "reserved_ports": {SESSION_ID: (30000,)},
+        "networks": ("10.128.0.1/28", "192.0.2.0/24"),
+        "tcp_ports": (30000, 30001),
+        "reserved_ports": {SESSION_ID: (30001,)},
+        "sessions": [held_session(holder, "agent1")],
     }
-    cluster_state = readings(agent1=agent_facts("agent1", **taken))
-    pools = dataclasses.replace(BY_GATEWAY, network=pool, first_published_port=30000, last_published_port=30000)
-    assert is_feasible(spec(cluster_size=8), cluster_state, pools, SESSION_ID) is feasible
+    cluster_state = readings(recorded=[holder], agent1=agent_facts("agent1", **taken))
+    pools = dataclasses.replace(BY_GATEWAY, network=pool, first_published_port=30000, last_published_port=30001)
+    asked = spec(cluster_size=8, name="other", apps=["jupyter"])
+    assert is_feasible(asked, cluster_state, pools, LATER_ID) is feasible
+
+
+def test_what_other_software_has_is_not_free_when_all_sessions_have_ended() -> None:
+    holder = bare_plan("holder", NOW, {"agent1": [{"cpu": 2}, {"cpu": 1}]})
+    stranger = bare_session(bare_plan("stranger", NOW, {"agent1": [{"cpu": 2}]}))
+    expired = bare_plan("expired", NOW, {"agent1": [{"cpu": 5}]})
+    sessions = [bare_session(holder), bare_session(expired, expired=True), stranger]
+    facts = agent_facts("agent1", allocated={"cpu": 5}, containers=4, max_containers=8, sessions=sessions)
+    state = readings(recorded=[holder, expired], agent1=facts)
+    left = state.emptied.facts["agent1"]
+    assert (left.allocated, left.containers, left.sessions) == ({"cpu": 2}, 2, (stranger,))
+    for size, feasible in ((6, True), (7, False)):
+        assert is_feasible(spec(cluster_size=size), state, POOLS, LATER_ID) is feasible
+
+
+def test_of_gpus_that_sessions_have_beside_other_software_as_many_are_free_as_they_have() -> None:
+    holder = bare_plan("holder", NOW, {"agent1": [{"cuda.device": 1}]})
+    models = ("NVIDIA T4", "NVIDIA T4", "NVIDIA T4", "NVIDIA H100")
+    devices = [Device("cuda.device", f"GPU-{at}", free=False, model=model) for at, model in enumerate(models)]
+    facts = agent_facts(
+        "agent1",
+        capacity={"cpu": 8, "mem": 16 * GIB, "cuda.device": 4},
+        allocated={"cuda.device": 4},
+        devices=devices,
+        sessions=[bare_session(holder)],
+    )
+    state = readings(recorded=[holder], agent1=facts)
+    for gpus, feasible in ((1, True), (2, False)):
+        asked = spec(gpu={"model": "T4"}, resources={"cpu": 1, "cuda.device": gpus})
+        assert is_feasible(asked, state, POOLS, LATER_ID) is feasible
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("recorded", [False, True], ids=["ended", "recorded"])
+def test_what_an_agent_holds_of_a_session_that_no_plan_tells_is_free_some_time(damaged: bool, recorded: bool) -> None:
+    session = bare_plan("ends", NOW, {"agent1": [{"cpu": 8}]})
+    held: dict[str, Any] = {"damaged_sessions": [session.id]} if damaged else {"sessions": [bare_session(session)]}
+    state = readings(agent1=agent_facts("agent1", allocated={"cpu": 8}, containers=1, max_containers=1, **held))
+    assert not is_feasible(spec(), state, POOLS, LATER_ID)
+    known = dataclasses.replace(state, records={session.id: session}) if recorded else state.with_ended([session.id])
+    assert is_feasible(spec(), known.without_sessions([] if recorded else [session.id]), POOLS, LATER_ID)
+    assert state.with_ended([LATER_ID]) == state
 
 
 def test_it_depends_on_the_inventory_whether_a_session_at_a_foreign_address_can_start() -> None:

@@ -304,9 +304,19 @@ def test_a_pool_that_is_too_small_whatever_runs_is_an_error() -> None:
     assert not is_feasible(spec(apps=APP_OPTIONS), cluster_state, only(30000, 30002), SESSION_ID)
 
 
-def test_a_session_that_needs_ports_of_others_is_feasible() -> None:
-    cluster_state = readings(agent1=agent_facts("agent1", tcp_ports=[*range(30000, 30008)]))
-    assert is_feasible(spec(apps=APP_OPTIONS), cluster_state, POOL, SESSION_ID)
+def test_a_session_that_needs_ports_of_other_sessions_is_feasible_and_one_of_other_software_not() -> None:
+    endpoints = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", port) for port in range(30000, 30008))
+    holder = dataclasses.replace(bare_plan("holder", NOW, {"agent1": [{}]}), published=tuple(endpoints))
+    busy = agent_facts("agent1", tcp_ports=[*range(30000, 30008)])
+    held = dataclasses.replace(busy, sessions=(bare_session(holder),))
+    wanted = spec(apps=APP_OPTIONS)
+    assert is_feasible(wanted, readings(recorded=[holder], agent1=held), POOL, SESSION_ID)
+    assert not is_feasible(wanted, readings(agent1=busy), POOL, SESSION_ID)
+    # Those without ports are chosen first, as they have the least free cores.
+    others = {
+        f"agent{number}": agent_facts(f"agent{number}", 4, tcp_ports=[*busy.tcp_ports]) for number in range(1, 10)
+    }
+    assert is_feasible(wanted, readings("agenta", **others), POOL, SESSION_ID)
 
 
 SHARED: dict[str, Any] = {"network_driver": "host", "cluster_mode": "multi-node", "cluster_size": 2}
@@ -328,3 +338,11 @@ def test_on_a_host_network_there_is_no_room_where_the_port_of_an_app_is_in_use_e
     assert isinstance(refusal, Unschedulable)
     assert refusal.reason.endswith("; session_apps: the port 9001 of a1 is in use on agent1 itself")
     assert refusal.reason.startswith("no room for 1 of 2 containers on one agent: short of cpu")
+
+
+def test_on_a_host_network_it_is_feasible_where_some_agent_for_main1_has_its_ports_free() -> None:
+    asked = spec(apps=APP_OPTIONS, **SHARED)
+    for second, feasible in (([], True), ([9002], False)):
+        state = sharing(agent1=[9001], agent2=second, agent3=[9000])
+        assert is_feasible(asked, state, POOL, SESSION_ID) is feasible
+        assert isinstance(decided(state, **SHARED), Decision) is feasible

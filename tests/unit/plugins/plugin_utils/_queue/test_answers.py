@@ -33,6 +33,7 @@ from tests.unit.builders import (
     agent_facts,
     bare_plan,
     bare_session,
+    occupied,
     plan,
     readings,
     requested,
@@ -235,7 +236,7 @@ def test_a_due_session_that_no_network_allows_delays_no_other() -> None:
     due = waiting(1, 8, cluster_size=2, cluster_mode="multi-node")
 
     def outcome(**changes: Any) -> list[type]:
-        room = readings(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
+        room = occupied(agent1=agent_facts("agent1", allocated={"cpu": 7}), agent2=agent_facts("agent2", **changes))
         return [type(answer) for _entry, answer in run([due, waiting(2), *passed(4)], room)]
 
     assert outcome() == [Unschedulable, Unschedulable]
@@ -248,12 +249,36 @@ def test_a_due_session_that_an_address_in_the_inventory_rules_out_delays_no_othe
     due = waiting(1, 8)
     facts = agent_facts("agent1", allocated={"cpu": 8})
     address = facts.underlay.host if facts.underlay else ""
-    foreign = dataclasses.replace(readings(agent1=facts), addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
+    foreign = dataclasses.replace(occupied(agent1=facts), addresses={"agent1": ["203.0.113.1"], "agent2": [address]})
     answers = Answers(foreign, pools, NOW)
     assert [answers.blocks(entry) for entry in (due, dataclasses.replace(due, name="other"))] == [False, False]
     assert counted.take() == (0, 1)
     fixed = dataclasses.replace(foreign, addresses={"agent1": [address]})
     assert Answers(fixed, pools, NOW).blocks(due)
+
+
+def test_a_due_session_that_was_not_judged_is_one_that_others_wait_behind(counted: Counted) -> None:
+    answers = Answers(full(), POOLS, NOW)
+    never, some_time = waiting(1, 9), waiting(2, 8)
+    assert [answers.may_block(entry) for entry in (never, some_time)] == [True, True]
+    assert counted.take() == (0, 0)
+    assert [answers.blocks(entry) for entry in (never, some_time)] == [False, True]
+    assert [answers.may_block(entry) for entry in (never, some_time)] == [False, True]
+
+
+def test_a_due_session_that_waits_for_other_software_delays_no_other() -> None:
+    pools = dataclasses.replace(POOLS, gateways=["gateway1"], first_published_port=30000, last_published_port=30001)
+    small, busy = agent_facts("agent2", 4), agent_facts("agent1", tcp_ports=[30000, 30001])
+    stranger = bare_session(bare_plan("session-1", NOW, {"agent1": [{"cpu": 2}]}))
+    cases = {
+        "ports": readings(agent1=busy, agent2=small),
+        "cores": readings(agent1=agent_facts("agent1", allocated={"cpu": 2}), agent2=small),
+        "name": readings(agent1=agent_facts("agent1", sessions=[stranger]), agent2=small),
+    }
+    for what, cluster in cases.items():
+        entries = [waiting(1, 8), waiting(2), *passed(4)]
+        found = schedule(entries, Answers(cluster, pools, NOW), QueuePolicy("fifo", 4))
+        assert [type(answer) for _entry, answer in found] == [Unschedulable, Decision], what
 
 
 def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +294,7 @@ def test_what_is_known_to_be_feasible_is_not_validated_again(monkeypatch: pytest
 
 
 def digest(cluster: ClusterState, *entries: QueueEntry, rules: Any = "fifo") -> str:
-    return digest_of_inputs(entries or [waiting(1)], cluster, rules)
+    return digest_of_inputs(entries or [waiting(1)], cluster, POOLS, rules)
 
 
 @pytest.mark.parametrize(
@@ -323,6 +348,38 @@ def test_a_pass_is_made_again_when_the_queue_has_changed(changed: list[QueueEntr
 
 def test_a_pass_is_made_again_with_other_options() -> None:
     assert digest(full(), rules="lifo") != digest(full())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ({"tcp_ports": [22]}, {"tcp_ports": [22, 45001]}, True),
+        ({}, {"tcp_ports": [POOLS.last_published_port]}, False),
+        ({}, {"tcp_ports": [POOLS.last_host_port]}, False),
+        ({}, {"udp_ports": {53211: "another program"}}, True),
+        ({"udp_ports": {4789: "the link a"}}, {"udp_ports": {4789: "the link b"}}, False),
+    ],
+    ids=["TCP", "published", "host", "UDP", "VXLAN"],
+)
+def test_of_sockets_only_those_on_ports_that_sessions_may_get_make_a_pass(
+    before: dict[str, Any], after: dict[str, Any], same: bool
+) -> None:
+    assert (digest(full(**before)) == digest(full(**after))) is same
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "same"),
+    [
+        (ON_HOST, "PENDING", False),
+        (ON_HOST, "RUNNING", True),
+        ({**ON_HOST, "network_driver": "vxlan"}, "PENDING", True),
+    ],
+    ids=["waits", "runs", "of another network"],
+)
+def test_the_port_of_an_app_on_the_agents_network_makes_a_pass(options: Any, state: str, same: bool) -> None:
+    app = {"name": "page", "port": 8000, "command": "serve"}
+    entry = dataclasses.replace(waiting(1, apps=[app], **options), state=state)
+    assert (digest(full(), entry) == digest(full(tcp_ports=[8000]), entry)) is same
 
 
 def test_what_changes_all_the_time_and_decides_nothing_makes_no_pass() -> None:

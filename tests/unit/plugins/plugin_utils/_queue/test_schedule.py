@@ -25,6 +25,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy im
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import (
     QueuePolicy,
     schedule,
+    still_first,
     usage,
     waits_behind,
 )
@@ -37,6 +38,7 @@ from tests.unit.builders import (
     agent_facts,
     held_session,
     holders,
+    occupied,
     plan,
     readings,
     requested,
@@ -177,7 +179,7 @@ def test_sessions_of_other_states_are_not_started() -> None:
 def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> None:
     busy = agent_facts("agent1", 4, allocated={"cpu": 2})
     entries = [waits(1, 4), waits(2, 1), waits(3, 1, priority=90), waits(4, 1, resource_group="gpu"), *passed(2)]
-    cluster_state = readings(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
+    cluster_state = occupied(agent1=busy, agent2=agent_facts("agent2", 2, resource_group="gpu"))
     assert outcomes(entries, cluster_state) == [
         ("session-1", short_of(4)),
         ("session-3", "agent1"),
@@ -187,7 +189,7 @@ def test_what_was_passed_often_enough_goes_first_and_others_wait_behind_it() -> 
 
 
 def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
-    busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 1}))
+    busy = occupied(agent1=agent_facts("agent1", 4, allocated={"cpu": 1}))
     entries = [waits(1, 4), waits(2, 1), waits(3, 1), waits(4, 1)]
     assert outcomes(entries, busy) == [
         ("session-1", short_of(4)),
@@ -208,7 +210,7 @@ def test_a_session_becomes_due_in_the_midst_of_a_schedule() -> None:
     ids=["too wide", "too many", "an agent that is gone", "an architecture that is gone"],
 )
 def test_an_infeasible_session_blocks_no_other(options: dict[str, Any]) -> None:
-    busy = readings(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
+    busy = occupied(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
     answers = dict(outcomes([waits(1, **options), waits(2, 1), *passed(9)], busy))
     assert answers["session-2"] == "agent1"
     assert answers["session-1"] != "agent1"
@@ -227,18 +229,62 @@ def test_a_creating_session_blocks_others_until_it_is_claimed() -> None:
 def test_a_creating_session_without_a_stored_request_blocks_others() -> None:
     starts = requested(1, state="CREATING", spec=None, owner=OWNER)
     assert [name for name, _answer in outcomes([starts, waits(2), *passed(2)], cluster(4))] == ["session-2"]
-    assert waits_behind([starts, *passed(2)], waits(2), Answers(cluster(4), POOLS, NOW), FIFO) == Unschedulable(
+    assert waits_behind([starts, *passed(2)], waits(2), Answers(cluster(4), POOLS, NOW).blocks, FIFO) == Unschedulable(
         "it waits behind session-1, which 2 later sessions have skipped", {}
     )
+
+
+def test_those_that_may_not_start_have_skipped_others_and_are_not_waited_for() -> None:
+    busy = occupied(agent1=agent_facts("agent1", 4, allocated={"cpu": 2}))
+    # They have failed and wait again, and one more is held back that is due itself.
+    failed = [dataclasses.replace(waits(number), has_started=True) for number in (3, 4)]
+    entries, barred = [waits(1, 4), waits(2, 4), *failed, waits(5)], {entry.id for entry in failed}
+    behind = "it waits behind session-{}, which 2 later sessions have skipped"
+
+    def found(barred: set[str]) -> list[tuple[str, str]]:
+        answers = schedule(entries, Answers(busy, POOLS, NOW), FIFO, barred)
+        return [(entry.name, "" if isinstance(answer, Decision) else lack(answer)) for entry, answer in answers]
+
+    assert found(barred) == [
+        ("session-1", short_of(4)),
+        ("session-2", behind.format(1)),
+        ("session-5", behind.format(1)),
+    ]
+    assert found({*barred, entries[0].id})[-1] == ("session-5", behind.format(2))
+    assert found({*barred, entries[0].id, entries[1].id}) == [("session-5", "")]
+
+
+def test_before_starts_are_saved_those_are_left_out_that_would_skip_one_too_often() -> None:
+    large, chosen = waits(1, 4), [waits(number) for number in (5, 6, 7)]
+
+    def first(*others: QueueEntry, patience: int = 2, **changes: Any) -> list[str]:
+        kept: dict[str, Any] = {"blocks": lambda _entry: True, "barred": (), **changes}
+        left = still_first([large, *others, *chosen], chosen, rules=QueuePolicy("fifo", patience), **kept)
+        return [entry.name for entry in chosen if entry.id in left]
+
+    assert first() == ["session-5", "session-6"]
+    assert first(patience=3) == ["session-5", "session-6", "session-7"]
+    assert first(*passed(1)) == ["session-5"]
+    assert first(*passed(2)) == []
+    assert (
+        first(*passed(2), blocks=lambda _entry: False)
+        == first(*passed(2), barred={large.id})
+        == [
+            "session-5",
+            "session-6",
+            "session-7",
+        ]
+    )
+    assert still_first([large], chosen, lambda _entry: True, FIFO) == set()
 
 
 def test_a_new_session_waits_behind_what_is_due_and_not_behind_itself() -> None:
     due = waits(1)
     queue = [due, *passed(2)]
-    assert waits_behind(queue, waits(2), Answers(cluster(4), POOLS, NOW), FIFO) is not None
-    assert waits_behind(queue, waits(2, priority=90), Answers(cluster(4), POOLS, NOW), FIFO) is None
-    assert waits_behind(queue, due, Answers(cluster(4), POOLS, NOW), FIFO) is None
-    assert waits_behind(queue, waits(2), Answers(cluster(4), POOLS, NOW), QueuePolicy("fifo", 3)) is None
+    assert waits_behind(queue, waits(2), Answers(cluster(4), POOLS, NOW).blocks, FIFO) is not None
+    assert waits_behind(queue, waits(2, priority=90), Answers(cluster(4), POOLS, NOW).blocks, FIFO) is None
+    assert waits_behind(queue, due, Answers(cluster(4), POOLS, NOW).blocks, FIFO) is None
+    assert waits_behind(queue, waits(2), Answers(cluster(4), POOLS, NOW).blocks, QueuePolicy("fifo", 3)) is None
 
 
 # ---- obstacles
@@ -368,20 +414,20 @@ def test_whatever_starts_fits_and_everything_is_answered_once(
 
 
 def one_by_one(
-    entries: list[QueueEntry], cluster_state: ClusterState, rules: QueuePolicy
+    entries: list[QueueEntry], cluster_state: ClusterState, rules: QueuePolicy, barred: set[str]
 ) -> list[tuple[QueueEntry, list[str]]]:
     """Return each session with its agents as the rules say, everything sorted anew after each decision."""
     remaining = {entry.id: entry for entry in entries}
     tried: dict[str, tuple[QueueEntry, list[str]]] = {}
     while True:
         shares = dominant_shares(*usage(cluster_state))
-        waiting = [entry for entry in remaining.values() if entry.id not in tried]
+        waiting = [entry for entry in remaining.values() if entry.id not in {*tried, *barred}]
         due = due_sessions(waiting, count_skips(remaining.values()), rules.max_skips)
         ordered = sort_pending(waiting, rules.policy, shares, due)
         if not ordered:
             return [*tried.values()]
         entry, answers = ordered[0], Answers(cluster_state, POOLS, NOW)
-        answer = waits_behind(remaining.values(), entry, answers, rules) or answers.decide(entry)
+        answer = waits_behind(remaining.values(), entry, answers.blocks, rules, barred) or answers.decide(entry)
         tried[entry.id] = entry, answer.plan.agents if isinstance(answer, Decision) else []
         if isinstance(answer, Decision):
             cluster_state = cluster_state.with_plan(answer.plan)
@@ -400,10 +446,11 @@ def test_a_pass_is_what_the_rules_say_one_by_one(
     entries: list[QueueEntry], others: list[QueueEntry], cores: list[int], rules: QueuePolicy, random: Any
 ) -> None:
     entries = [*(dataclasses.replace(entry, user=random.choice("ab")) for entry in entries), *others]
-    found = schedule(entries, Answers(cluster(*cores), POOLS, NOW), rules)
+    barred = {entry.id for entry in entries if random.random() < 0.2}
+    found = schedule(entries, Answers(cluster(*cores), POOLS, NOW), rules, barred)
     assert [
         (entry, answer.plan.agents if isinstance(answer, Decision) else []) for entry, answer in found
-    ] == one_by_one(entries, cluster(*cores), rules)
+    ] == one_by_one(entries, cluster(*cores), rules, barred)
 
 
 @given(some_waiting, some_cores)

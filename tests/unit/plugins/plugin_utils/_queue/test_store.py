@@ -73,6 +73,30 @@ def test_sessions_come_back_as_they_were_saved(queue: QueueStore) -> None:
     assert [queue.entry(entry.id) for entry in entries] == entries
 
 
+def test_of_running_sessions_alone_no_other_file_is_checked(queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert queue.running() == []
+    of_states = [queued(number, state=state) for number, state in enumerate(("RUNNING", "PENDING", "CREATING"), 1)]
+    ended = [queued(number, state=state, spec=None) for number, state in ((4, "TERMINATING"), (5, "TERMINATED"))]
+    queue.save(*of_states, *ended)
+    damaged = queued(6).id
+    (queue.path / f"{damaged}.json").write_text('{"state": 5')
+    (queue.path / f"{queued(7).id}.json").write_text("[]")
+    (queue.path / "RUNNING.json").write_text('{"state": "RUNNING"}')
+    checked: list[str] = []
+    read = QueueEntry.from_json
+
+    def noted(content: bytes, path: str) -> QueueEntry:
+        checked.append(Path(path).stem)
+        return read(content, path)
+
+    warned: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _self, text: warned.append(text))
+    monkeypatch.setattr(QueueEntry, "from_json", noted)
+    assert QueueStore(str(queue.path)).running() == of_states[:1]
+    assert checked == [of_states[0].id, damaged, queued(7).id]
+    assert len(warned) == 2
+
+
 def test_saving_again_replaces_what_was_there(queue: QueueStore) -> None:
     queue.save(queued(1, attempts=1))
     queue.save(queued(1, attempts=2))
