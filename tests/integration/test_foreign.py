@@ -89,7 +89,7 @@ def test_device_nodes_that_are_reserved_are_not_offered(agent1_sessions: Session
     sessions = agent1_sessions
     whole, _text = list_agent1(sessions, tmp_path / "all.json")
     held = sessions.start(resources={**SMALL["resources"], "lab.device": 1}).kernels[0]["container"]
-    shape = "{{(index .HostConfig.Devices 0).PathOnHost}}"
+    shape = "{{(index .HostConfig.Devices 0).PathInContainer}}"
     node = run_on("agent1", f"docker inspect --format '{shape}' {held}").strip()
     named = ("-e", json.dumps({"agent_reserved_devices": [node]}))
     meanwhile, text = list_agent1(sessions, tmp_path / "held.json", *named)

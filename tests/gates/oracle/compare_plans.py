@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from tests.gates.oracle import cases
-from tests.gates.oracle.plans import DECISIONS, SEED
+from tests.gates.oracle.plans import DECISIONS
+from tests.gates.oracle.trees import SEED
+
+# Differences that need no name.
+ALIKE = ("equal", "other reason", "other containers on the same agents", "other agents, as many")
 
 
 def hosts(decision: Any) -> list[str] | None:
@@ -62,16 +66,35 @@ def _domains(case: cases.Case, names: list[str]) -> list[int]:
 
 
 def compare_plans(old: list[list[Any]], new: list[list[Any]]) -> None:
-    """Print how many plans are equal, by whether the roles are alike."""
-    words: Counter[str] = Counter()
-    for before, after in zip(old, new, strict=True):
+    """Print how many plans are equal and what of the others differs, by topology and whether the roles are alike."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    named = []
+    for cluster, (before, after) in enumerate(zip(old, new, strict=True)):
         for options, one, other in zip(cases.requests(SEED, len(before)), before, after, strict=True):
-            kind = "unlike roles" if "roles" in options else "one shape"
-            kind += ", by topology" if options["topology"] else ""
-            both = [isinstance(each, str) for each in (one, other)]
-            word = "equal" if one == other else "other reason" if all(both) else "other plan" if not any(both) else ""
-            words[f"{kind}: {word or ('lost' if both[1] else 'won')}"] += 1
-    print(f"plans: {dict(sorted(words.items()))}")
+            kind = f"{'unlike roles' if 'roles' in options else 'one shape'}, {options['topology'] or 'no topology'}"
+            word = "equal" if one == other else _difference(one, other)
+            kinds[kind][word] += 1
+            if word not in ALIKE:
+                named.append(f"cluster {cluster}, {options['name']} ({kind}): {word}")
+    for kind, words in sorted(kinds.items()):
+        print(f"plans of {kind}: {words.total()}, {dict(sorted(words.items()))}")
+    print(*named, sep="\n")
+
+
+def _difference(before: Any, after: Any) -> str:
+    """Return what of a plan differs from another one."""
+    if isinstance(before, str) or isinstance(after, str):
+        return (
+            "other reason"
+            if isinstance(before, str) == isinstance(after, str)
+            else "lost"
+            if isinstance(after, str)
+            else "won"
+        )
+    once, now = ({agent for _hostname, agent, _address in plan[1]} for plan in (before, after))
+    if len(once) != len(now):
+        return f"{len(now) - len(once):+d} agents"
+    return "other containers on the same agents" if once == now else "other agents, as many"
 
 
 def main() -> None:

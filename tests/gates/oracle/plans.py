@@ -1,18 +1,14 @@
 """Write what a commit decides about seeded cases, to compare another one with it.
 
 ``python -m tests.gates.oracle.plans FILE`` writes what this tree decides; with ``--commit`` it is that commit, which is
-checked out in a git worktree of its own, with this folder in it. The cases follow from ``--seed`` alone.
+checked out in a git worktree, with this folder in it. The cases follow from ``--seed`` alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +17,9 @@ from typing import Any
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision, decide
 from tests.gates.oracle import cases
+from tests.gates.oracle.trees import RESULT, SEED, checkout, run_in
 from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, readings, spec
 
-SEED = "eb7707c518099f1e55d2f63272015e04b82c7aa5"
 REQUESTS, CLUSTERS = 300, 20
 # How many decisions there are of each kind.
 DECISIONS: dict[str, tuple[Callable[[str, int], cases.Case], int]] = {
@@ -81,21 +77,12 @@ def decide_all(path: Path, kinds: list[str], seed: str) -> None:
     path.write_text(json.dumps(result))
 
 
-def decide_elsewhere(commit: str, arguments: list[str]) -> None:
-    """Let a commit decide, in a worktree that is removed afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        tree, collections = Path(folder, "tree"), Path(folder, "collections")
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), commit], check=True)
-        try:
-            here = Path(__file__).parent
-            shutil.copytree(here, tree / "tests/gates/oracle", dirs_exist_ok=True)
-            (collections / "ansible_collections/backendai").mkdir(parents=True)
-            (collections / "ansible_collections/backendai/cluster").symlink_to(tree)
-            environment = {**os.environ, "PYTHONPATH": f"{collections}:{tree}"}
-            command = [sys.executable, "-m", "tests.gates.oracle.plans", *arguments]
-            subprocess.run(command, cwd=tree, env=environment, check=True)
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
+def decide_elsewhere(commit: str, path: Path, arguments: list[str]) -> None:
+    """Let a commit decide, in a worktree with this folder in it."""
+    tree = checkout(commit, "plans")
+    shutil.copytree(Path(__file__).parent, tree / "tests/gates/oracle", dirs_exist_ok=True)
+    run_in(tree, "-m", "tests.gates.oracle.plans", str(tree / RESULT), *arguments, PYTHONPATH=".venv/collections")
+    shutil.move(tree / RESULT, path)
 
 
 def main() -> None:
@@ -110,7 +97,7 @@ def main() -> None:
     chosen = options.kind or kinds
     if options.commit:
         only = [word for kind in chosen for word in ("--kind", kind)]
-        decide_elsewhere(options.commit, [str(options.file.resolve()), "--seed", options.seed, *only])
+        decide_elsewhere(options.commit, options.file, ["--seed", options.seed, *only])
     else:
         decide_all(options.file, chosen, options.seed)
 
