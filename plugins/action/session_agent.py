@@ -16,9 +16,9 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils._model.printable import printable
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
 from ..plugin_utils._report.follow import Since, follow
-from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
-from ..plugin_utils.removed_options import describe_removed_options
+from ..plugin_utils.host_link import forks
+from ..plugin_utils.removed_options import refuse_removed_options
 
 # Timeout of each phase in seconds.
 SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
@@ -49,7 +49,7 @@ class ActionModule(HostAction):
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
             if phase == "follow":
                 return {**result, "changed": False, **self._follow(options, variables)}
-            reply = _refuse_removed(self.call(phase, options, variables, SECONDS[phase]), variables)
+            reply = dict(refuse_removed_options(self.call(phase, options, variables, SECONDS[phase]), variables))
         except AnsibleActionFail as error:
             if phase not in FAILED_RESULTS:
                 raise
@@ -89,19 +89,6 @@ class ActionModule(HostAction):
         if parts:
             follow(parts[0], read, show, _EndFile(options["session_id"]))
         return {}
-
-
-def _refuse_removed(reply: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reply; an agent with an option that was removed gets no new sessions, and says why.
-
-    What it has is listed, read and ended as ever.
-    """
-    agent = reply.get("agent") or {}
-    removed = describe_removed_options(name for name in variables if name.startswith("agent_"))
-    # What is damaged is said by who reads it.
-    if not removed or not isinstance(agent.get("obstacles"), list):
-        return reply
-    return {**reply, "agent": {**agent, "schedulable": False, "obstacles": [*agent["obstacles"], *removed]}}
 
 
 class _EndFile:

@@ -25,8 +25,8 @@ from ..plugin_utils._lifecycle.start_steps import (
     read_start,
 )
 from ..plugin_utils._request.spec import SessionSpec, spec_from_dict
-from ..plugin_utils.forks import forks
 from ..plugin_utils.host_action import HostAction
+from ..plugin_utils.host_link import forks
 from ..plugin_utils.host_program import COLLECTION
 from ..plugin_utils.registry_logins import logins_for, read_registries
 

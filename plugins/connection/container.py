@@ -90,7 +90,7 @@ from ansible.plugins.connection import ConnectionBase, ensure_connect
 from ansible.utils.display import Display
 
 from ..module_utils._model.errors import one_line
-from ..plugin_utils.agent_connection import AgentConnection
+from ..plugin_utils.host_link import HostLink
 
 USER = "work"
 HOME = "/home/work"
@@ -105,6 +105,9 @@ _GONE = re.compile(
 )
 _NO_ENGINE = re.compile(r"(?:Cannot connect to the Docker daemon|(?:Got )?permission denied while trying to connect).*")
 
+# A terminal on the agent would mix output and errors, and change line endings.
+_EXACT = {"ansible_pipelining": True, "ansible_ssh_pipelining": True, "ansible_ssh_use_tty": False}
+
 display = Display()
 
 
@@ -114,16 +117,16 @@ class Connection(ConnectionBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._agent: AgentConnection | None = None
+        self._agent: HostLink | None = None
 
     def _connect(self) -> Connection:
         self._agent_connection()
         self._connected = True
         return self
 
-    def _agent_connection(self) -> AgentConnection:
+    def _agent_connection(self) -> HostLink:
         if self._agent is None:
-            self._agent = AgentConnection(self.get_option("agent_connection"))
+            self._agent = HostLink({**self.get_option("agent_connection"), **_EXACT})
         return self._agent
 
     @ensure_connect

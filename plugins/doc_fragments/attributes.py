@@ -61,3 +61,25 @@ attributes:
     support: none
     details: Only reports and the queue are written.
 """
+
+    # An action that runs on the control node and asks all agents itself; the module is documentation only.
+    AGENTS = r"""
+author:
+  - backendai.cluster contributors (!UNKNOWN)
+attributes:
+  action:
+    description: Runs on the control node, and asks the programs on all agents itself.
+    support: full
+  async:
+    description: Can run in the background, with C(async).
+    support: none
+    details: Put it into a playbook of its own and run that in the background.
+  check_mode:
+    description: Can run in C(check_mode) and return changed status without changing anything.
+    support: full
+    details: No file is written.
+  diff_mode:
+    description: Returns what would change, or has changed, when in C(diff_mode).
+    support: none
+    details: The module never changes anything but its report files.
+"""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..plugin_utils.agent_connection import connection_settings
+from ..plugin_utils.host_link import connection_settings
 
 DOCUMENTATION = r"""
 name: agent_connection

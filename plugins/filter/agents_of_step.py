@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..plugin_utils._lifecycle.start_steps import agents_of_step
-from ..plugin_utils.forks import forks
+from ..plugin_utils.host_link import forks
 
 DOCUMENTATION = r"""
 name: agents_of_step

@@ -22,7 +22,6 @@ extends_documentation_fragment:
 options:
   kind:
     description:
-      - V(sessions) lists the sessions of the agents and of the queue.
       - V(agents) lists the agents - which take new sessions, what is free on them, and the largest sessions that would
         start now.
       - V(verification) reports whether a session is healthy. It fails if a check fails, if an agent of the session is
@@ -30,34 +29,11 @@ options:
       - V(logs) shows the logs of the containers of a session, in rank order. It fails if there is no such session or
         container, and, after it has shown the available logs, if an agent of these containers is unreachable.
     type: str
-    choices: [sessions, agents, verification, logs]
+    choices: [agents, verification, logs]
     required: true
   kernel:
     description: The hostname of one container of the session, such as V(sub1), for O(kind=logs); empty for all.
     type: str
-    default: ""
-  history:
-    description: Whether to list ended sessions, too.
-    type: bool
-    default: false
-  format:
-    description: How the list is printed - as a V(table), as a V(wide) one with more columns, or as V(json).
-        With V(none) it is not printed, and there are no warnings.
-    type: str
-    choices: [table, wide, json, none]
-    default: table
-  policy:
-    description: The order of the queue, as in C(session_queue_policy), for the positions of pending sessions.
-    type: str
-    choices: [fifo, lifo, drf]
-    default: fifo
-  max_skips:
-    description: How often a pending session may be skipped, as in C(session_queue_patience).
-    type: int
-    default: 16
-  page_path:
-    description: The file for the page of sessions and agents as HTML, with O(kind=sessions); empty for none.
-    type: path
     default: ""
   path:
     description: The file to write; empty for none.
@@ -66,11 +42,6 @@ options:
 """
 
 EXAMPLES = r"""
-- name: List the sessions
-  backendai.cluster.session_report:
-    kind: sessions
-    agents: "{{ groups['agents'] }}"
-
 - name: Report whether the session is healthy
   backendai.cluster.session_report:
     kind: verification

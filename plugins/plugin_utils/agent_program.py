@@ -2,21 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The program on an agent, called outside of a task: each call is a process there, over a connection that is kept."""
+"""The program on an agent, called outside of a task on it: each call is a process there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ansible import constants
-
 from ..module_utils._module import CONNECTION_OPTIONS
-from .agent_connection import AgentConnection, connection_settings
+from .host_link import NOTHING_TYPED, HostLink, Output, Passwords, Template, connection_settings, interpreter_of
 from .host_request import build_request, coerce_variables, command_of, parse_output, result_of, send_request
-
-INTERPRETER = "/usr/bin/python3"
-"""The Python of an agent for which no path is set: nothing is discovered outside of tasks."""
 
 
 class AgentProgram:
@@ -26,22 +21,36 @@ class AgentProgram:
     raise :class:`AnsibleError`.
     """
 
-    def __init__(self, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> None:
-        self._connection = AgentConnection(connection_settings(variables, template))
+    def __init__(self, variables: Mapping[str, Any], template: Template, passwords: Passwords = NOTHING_TYPED) -> None:
+        self._settings, self._passwords = connection_settings(variables, template), passwords
         self._options = coerce_variables(CONNECTION_OPTIONS, "agent_", variables, template)
-        named = constants.config.get_config_value("INTERPRETER_PYTHON", variables=dict(variables))
-        chosen = str(template(variables.get("agent_python") or named) or "")
-        self._interpreter = chosen if chosen.startswith("/") else INTERPRETER
+        self._interpreter = interpreter_of(variables, template)
+        self.command = command_of(self._interpreter.command)
+        """The shell command that runs the program; its standard input is the launcher with a request."""
+        self.link = HostLink(self._settings, self._passwords)
+        """The connection to the agent."""
+
+    def request(self, phase: str, options: Mapping[str, Any], seconds: int, *, check_mode: bool = False) -> bytes:
+        """Return a request for a phase, which the program has some seconds for. ``options`` are data, never templates.
+
+        The places of the agent are among its options.
+        """
+        return build_request(phase, {**options, **self._options}, seconds, check_mode=check_mode)
+
+    def reply(self, output: Output) -> dict[str, Any]:
+        """Return the reply in what the command has returned. Raises :class:`AnsibleActionFail` if there is none."""
+        text, errors = output.stdout.decode(errors="replace"), output.stderr.decode(errors="replace")
+        return parse_output(self._interpreter.name, output.code, text, errors)
+
+    def renew(self) -> None:
+        """Replace the link, whose command has been given up: another thread may still be in it."""
+        self.link = HostLink(self._settings, self._passwords, renewed=True)
 
     def call(self, phase: str, options: Mapping[str, Any], seconds: int) -> dict[str, Any]:
-        """Return the result of a phase, with a timeout in seconds. ``options`` are data, and never templates.
+        """Return the result of a phase, with a timeout in seconds.
 
         Raises :class:`AnsibleActionFail` with the error message of the agent, or why there was no reply, and
         :class:`AnsibleConnectionFailure` if the agent is unreachable.
         """
-        request = build_request(phase, {**options, **self._options}, seconds)
-        return result_of(phase, send_request(request, self._exchange))
-
-    def _exchange(self, payload: bytes) -> dict[str, Any]:
-        code, output, errors = self._connection.run(command_of(self._interpreter), payload)
-        return parse_output(self._interpreter, code, output.decode(errors="replace"), errors.decode(errors="replace"))
+        request = self.request(phase, options, seconds)
+        return result_of(phase, send_request(request, lambda payload: self.reply(self.link.run(self.command, payload))))

@@ -90,6 +90,32 @@ def registered(name: str, hostvars: Any) -> Mapping[str, Any]:
     return variables
 
 
+def read_answers(answers: Mapping[str, Mapping[str, Any]], entries: Iterable[QueueEntry] = ()) -> ClusterState:
+    """Return the facts of the agents that have returned some, and the errors of the others.
+
+    The plans of ``entries`` are those of the record. An agent with corrupt facts is unavailable,
+    and all others can be used.
+    """
+    facts: dict[str, AgentFacts] = {}
+    unavailable: dict[str, str] = {}
+    for name, result in answers.items():
+        if result.get("agent"):
+            try:
+                facts[name] = AgentFacts.from_dict(name, result["agent"])
+            except DataError as error:
+                unavailable[name] = str(error)
+        else:
+            unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
+    reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
+    return ClusterState(facts, reasons, recorded_plans(entries))
+
+
+def attendance_in(answers: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Return the agents that could not be reached, and those that answered."""
+    away = [name for name, result in answers.items() if result.get("unreachable")]
+    return away, [name for name in answers if name not in frozenset(away)]
+
+
 def read_agent(variables: Mapping[str, Any]) -> InventoryAgent:
     """Return what the inventory says of an agent; nothing if a variable depends on facts that were not gathered."""
     options = {name: CAPACITY_OPTIONS[name] for name in InventoryAgent._fields}
@@ -150,32 +176,14 @@ class ControlAction(ActionBase):
     def cluster_state(
         self, agents: list[str], task_vars: Mapping[str, Any], entries: Iterable[QueueEntry] = ()
     ) -> ClusterState:
-        """Return the facts of the agents, and the errors of the others; an agent without a result appears in neither.
-
-        The plans of ``entries`` are those of the record. An agent with corrupt facts is unavailable,
-        and all others can be used.
-        """
-        facts: dict[str, AgentFacts] = {}
-        unavailable: dict[str, str] = {}
-        for name in agents:
-            result = self.agent_result(name, task_vars)
-            if result is None:
-                continue
-            if result.get("agent"):
-                try:
-                    facts[name] = AgentFacts.from_dict(name, result["agent"])
-                except DataError as error:
-                    unavailable[name] = str(error)
-            else:
-                unavailable[name] = str(result.get("error") or result.get("msg", "it returned no facts"))
-        reasons = {name: " ".join(reason.split()).rstrip(".") for name, reason in unavailable.items()}
-        return ClusterState(facts, reasons, recorded_plans(entries))
+        """Return :func:`read_answers` of the agents; one without a result in this run appears nowhere."""
+        results = {name: self.agent_result(name, task_vars) for name in agents}
+        return read_answers({name: result for name, result in results.items() if result is not None}, entries)
 
     def attendance(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Return the agents that could not be reached in this run, and those that answered; others were not asked."""
         results = {name: self.agent_result(name, task_vars) for name in agents}
-        asked = {name: bool(result.get("unreachable")) for name, result in results.items() if result is not None}
-        return [name for name, away in asked.items() if away], [name for name, away in asked.items() if not away]
+        return attendance_in({name: result for name, result in results.items() if result is not None})
 
     def with_addresses(self, cluster: ClusterState, task_vars: Mapping[str, Any]) -> ClusterState:
         """Return the state with the addresses that the inventory gives agents; only routes need them."""

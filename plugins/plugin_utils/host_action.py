@@ -18,6 +18,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._model.printable import printable
 from . import host_program
+from .host_link import DISCOVER, DISCOVERED, leaves_input
 from .host_request import (
     answer_of,
     build_request,
@@ -29,9 +30,6 @@ from .host_request import (
     send_request,
 )
 from .reply_memory import bounded_memory
-
-DISCOVER = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent", "")
-DISCOVERED = "discovered_interpreter_python"
 
 # Ansible imports this before it forks a worker for each host, and each of them has 10 ms less to do. If one of them
 # cannot be read, the first call of an action says so.
@@ -110,7 +108,7 @@ class HostAction(ActionBase):
     def _accepts_stdin(self) -> bool:
         """Return whether commands accept standard input; not if pipelining was disabled explicitly."""
         become = self._connection.become
-        able = self._connection.has_pipelining and (not become or become.pipelining)
+        able = self._connection.has_pipelining and leaves_input(become)
         return able and self._wants_pipelining() and not constants.DEFAULT_KEEP_REMOTE_FILES
 
     def _wants_pipelining(self) -> bool:

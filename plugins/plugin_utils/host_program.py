@@ -37,7 +37,12 @@ def archive() -> bytes:
 
 def program_digest() -> str:
     """Return the SHA-256 digest of the archive, which identifies it on hosts."""
-    return hashlib.sha256(archive()).hexdigest()
+    return _digest_of(archive())
+
+
+@functools.lru_cache(maxsize=1)
+def _digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @functools.cache

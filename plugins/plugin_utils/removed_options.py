@@ -31,3 +31,16 @@ def describe_removed_value(option: str, value: Any) -> str:
     """Return that a value of an option was removed, and what to use instead, as a phrase; empty if it was not."""
     instead = REMOVED_VALUES.get(option, {}).get(value) if isinstance(value, str) else None
     return f"was removed: {instead}" if instead else ""
+
+
+def refuse_removed_options(reply: Mapping[str, Any], variables: Iterable[str]) -> Mapping[str, Any]:
+    """Return the reply to a survey; an agent with an option that was removed gets no new sessions, and says why.
+
+    What it has is listed, read and ended as ever.
+    """
+    agent = reply.get("agent") or {}
+    removed = describe_removed_options(name for name in variables if name.startswith("agent_"))
+    # What is damaged is said by who reads it.
+    if not removed or not isinstance(agent.get("obstacles"), list):
+        return reply
+    return {**reply, "agent": {**agent, "schedulable": False, "obstacles": [*agent["obstacles"], *removed]}}

@@ -33,15 +33,23 @@ def limit_memory() -> tuple[int, int]:
 
 
 @contextlib.contextmanager
+def limited_memory() -> Iterator[None]:
+    """Raise :class:`MemoryError`, in any thread, if what hosts send within the block takes more than :data:`MEMORY`."""
+    before = limit_memory()
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@contextlib.contextmanager
 def bounded_memory() -> Iterator[None]:
     """Raise :class:`AnsibleActionFail` if what a host sends within the block takes more than :data:`MEMORY`.
 
     The limit is that of the process, in which only one thread may be at this.
     """
-    before = limit_memory()
     try:
-        yield
+        with limited_memory():
+            yield
     except MemoryError:
         raise AnsibleActionFail(TOO_MUCH) from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)

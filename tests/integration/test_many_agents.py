@@ -74,7 +74,7 @@ def many(built: tuple[LargeLab, list[SimulatedAgent]], tmp_path: Path) -> Many:
 def test_all_sessions_of_all_agents_are_listed(many: Many) -> None:
     run = many.run("list_sessions")
     assert run.code == 0, run.output
-    assert run.hosts >= {*many.names}
+    assert "is left out" not in run.text
     assert {record["name"]: record["status"] for record in run.record} == {
         f"session-{number:03}": "RUNNING" for number in range(1, SESSIONS + 1)
     }

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.ansible_settings import ROOT, environment
 from tests.integration.laboratory import PYTHON, TIMEOUT, Kernel, command, run_in, unwrapped
 from tests.integration.sessions import Sessions
-from tests.lab.other_ansible import ensure_ansible, oldest_core
+from tests.lab.other_ansible import OF_LINKS, ensure_ansible, oldest_core
 
 pytestmark = [pytest.mark.managers, pytest.mark.requests]
 
@@ -134,7 +134,8 @@ def test_a_template_where_no_text_belongs_is_refused(
         assert "Traceback" not in unwrapped(output)
 
 
-def test_the_command_of_a_manager_passes_its_tests(programs: Path) -> None:
-    line = [str(programs / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/roles/manager"]
+@pytest.mark.parametrize("tests", [["tests/unit/roles/manager"], OF_LINKS], ids=["a manager's command", "links"])
+def test_what_depends_on_the_inside_of_ansible_passes_its_tests(programs: Path, tests: list[str]) -> None:
+    line = [str(programs / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     process = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert process.returncode == 0, process.stdout

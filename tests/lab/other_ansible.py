@@ -18,6 +18,13 @@ from tests.lab.command import step
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements"
 
+OF_LINKS = [
+    *(f"tests/unit/plugins/plugin_utils/test_{name}.py" for name in ("host_link", "link_pool", "agent_calls")),
+    "tests/unit/plugins/plugin_utils/test_interruption.py",
+    "tests/unit/plugins/action/test_session_info_plays.py",
+]
+"""The tests of what depends on the inside of ansible-core: they run on the oldest and on the newest release."""
+
 
 def ensure_ansible(name: str, packages: Sequence[str], constraints: Sequence[str]) -> Path:
     """Return the folder of programs with these packages; install them if they, or the versions, are others.

@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.inventory import sessions
 from ansible_collections.backendai.cluster.plugins.inventory.sessions import InventoryModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_connection import AgentConnection
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import HostLink
 from tests.unit.builders import plan, requested
 
 NAME = InventoryModule.NAME
@@ -273,7 +273,7 @@ def test_an_agent_that_is_not_in_the_inventory_is_left_out_with_a_warning(place:
 
 
 def test_no_agent_is_asked(place: Place, monkeypatch: pytest.MonkeyPatch, warned: list[str]) -> None:
-    monkeypatch.setattr(AgentConnection, "run", None)
+    monkeypatch.setattr(HostLink, "run", None)
     text = place.agents.read_text()
     place.agents.write_text(text.replace("ansible_connection: local", "ansible_connection: no.such.plugin"))
     assert len(members(place.read(), "sessions")) == 4

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import INTERPRETER, AgentProgram
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_program import AgentProgram
 
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 TEXT = "{{ lookup('pipe', 'touch /tmp/proof') }}"
@@ -50,11 +50,12 @@ def test_what_goes_wrong_is_a_sentence(tmp_path: Path) -> None:
         program(**away).call("echo", {}, 7)
 
 
-@pytest.mark.parametrize("setting", ["auto", "auto_silent", ""])
-def test_an_agent_whose_python_would_be_discovered_has_the_usual_one(setting: str) -> None:
-    assert program(ansible_python_interpreter=setting)._interpreter == INTERPRETER
+@pytest.mark.usefixtures("home")
+def test_an_agent_whose_python_would_be_discovered_runs_the_first_one_of_ansibles_list() -> None:
+    names = {"ansible_interpreter_python_fallback": ["no-python", sys.executable]}
+    assert program(ansible_python_interpreter="auto", **names).call("echo", {}, 7)["request"]["seconds"] == 7
 
 
 def test_an_agent_may_have_a_python_of_its_own() -> None:
-    assert program(agent_python="/OPT/venv/bin/python")._interpreter == "/opt/venv/bin/python"
-    assert program(agent_python="")._interpreter == sys.executable
+    assert program(agent_python="/OPT/venv/bin/python").command.startswith("/opt/venv/bin/python -c ")
+    assert program(agent_python="").command.startswith(f"{sys.executable} -c ")

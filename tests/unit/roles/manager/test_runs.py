@@ -73,8 +73,9 @@ def test_a_cancelled_run_is_killed_and_leaves_nothing(host: ManagerHost) -> None
         agent = f"{{ansible_host: 127.0.0.1, ansible_port: {silent.getsockname()[1]}}}"
         Path(host.settings["inventory"]).write_text(f"all: {{children: {{agents: {{hosts: {{agent1: {agent}}}}}}}}}\n")
         reached: list[str] = []
-        events = RunEvents(task=lambda _task, name, _state: reached.append(name))
-        waiting = Runs(host.paths, host.settings["inventory"], str(host.queue), lambda: "agent1" in reached, "1001")
+        events = RunEvents(task=lambda task, _host, _state: reached.append(task))
+        asks = "List the sessions"
+        waiting = Runs(host.paths, host.settings["inventory"], str(host.queue), lambda: asks in reached, "1001")
         with pytest.raises(CancelledError):
             waiting.run("list_sessions", reports=[LIST], events=events)
     assert leftovers(host) == ["ssh"]
@@ -149,6 +150,12 @@ def failure(host: str, task: str = "x", **fields: Any) -> dict[str, Any]:
     return {"event": "runner_on_failed", "event_data": {"host": host, "task": task, "res": result, **fields}}
 
 
+def asked(agent: str, problem: str, reason: str) -> dict[str, Any]:
+    """Return the event of a task that has asked all agents itself."""
+    result = {"unavailable": {agent: {"problem": problem, "reason": reason}}}
+    return {"event": "runner_on_ok", "event_data": {"host": "localhost", "task": "x", "res": result}}
+
+
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
@@ -164,6 +171,8 @@ def failure(host: str, task: str = "x", **fields: Any) -> dict[str, Any]:
             [{"event": "runner_on_unreachable", "event_data": {"host": "agent1", "res": {"msg": "timed out"}}}],
             "agent1 does not answer: timed out",
         ),
+        ([asked("agent1", "unreachable", "timed out")], "agent1 does not answer: timed out"),
+        ([asked("agent1", "unusable", "no engine")], "Ansible has ended without a reason."),
         ([{"event": "verbose", "stdout": "[ERROR]: no inventory"}], "no inventory"),
         ([{"event": "verbose", "stdout": "ERROR! no inventory"}, failure("localhost")], "it broke"),
         ([failure("localhost", msg="session_env is not session_x")], "env is not x"),

@@ -424,8 +424,10 @@ def test_logs_are_shown_as_far_as_agents_answer(host: ManagerHost) -> None:
 
 
 def test_agents_that_do_not_answer_are_named(host: ManagerHost) -> None:
-    silent = {"task": "Read the agent", "host": "agent1", "res": {"msg": "Task failed: timed out"}}
-    host.runs.events = [{"event": "runner_on_unreachable", "event_data": silent}]
+    away = {"problem": "unreachable", "reason": "timed out"}
+    unavailable = {"agent1": away, "agent2": {"problem": "hidden", "reason": "hidden by --limit"}}
+    asked = {"task": "List the sessions", "host": "localhost", "res": {"unavailable": unavailable}}
+    host.runs.events = [{"event": "runner_on_ok", "event_data": asked}]
     assert host.ask(ALICE, "list").status == "done"
     assert host.events[-1]["text"] == "agent1 does not answer, and its sessions are shown as they are known: timed out"
 

@@ -43,6 +43,7 @@ class RunEvents:
             self.task(task, host, "begun")
         elif kind == "runner_on_ok":
             self.task(task, host, "done")
+            self._take_unavailable(result)
         elif kind == "runner_on_unreachable":
             self.task(task, host, "failed")
             self.unreachable[host] = _message(result)
@@ -57,6 +58,12 @@ class RunEvents:
             if error:
                 self.fatal = self.fatal or text[error.end() :].strip()
         return False
+
+    def _take_unavailable(self, result: Mapping[str, Any]) -> None:
+        """Take the silent agents of a task that has asked all of them itself."""
+        for name, agent in (result.get("unavailable") or {}).items():
+            if agent["problem"] == "unreachable":
+                self.unreachable[name] = agent["reason"]
 
     def _fail(self, host: str, result: Mapping[str, Any]) -> None:
         text = _message(result)

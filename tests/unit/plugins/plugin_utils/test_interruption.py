@@ -1,0 +1,125 @@
+"""The end of a task before its time, with real processes and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError, interruptible
+
+#: Asks a host that does not answer; says what has ended it, and that it had time to undo something.
+WORKER = """
+import sys, time
+from pathlib import Path
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import HostLink
+from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError, interruptible
+from ansible_collections.backendai.cluster.plugins.plugin_utils.link_pool import LinkPool
+
+folder = Path(sys.argv[1])
+link = HostLink({"ansible_ssh_executable": str(folder / "ssh"), "ansible_host": "192.0.2.11"})
+try:
+    with interruptible() as interruption, LinkPool(1, interruption.check) as pool:
+        pool.submit("host", link, "x", b"", 600)
+        list(pool.outcomes())
+except InterruptionError as error:
+    (folder / "undoing").touch()
+    time.sleep(0.5)
+    (folder / "ended").write_text(str(error))
+"""
+SSH = """#!/bin/sh
+echo $$ > {0}/pid.new; mv {0}/pid.new {0}/pid
+exec sleep 600
+"""
+
+
+def await_file(path: Path) -> str:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} never came"
+        time.sleep(0.01)
+    return path.read_text()
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def await_end(pid: int) -> None:
+    deadline = time.monotonic() + 60
+    while not gone(pid):
+        assert time.monotonic() < deadline, f"{pid} still runs"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> list[str]:
+    (tmp_path / "ssh").write_text(SSH.format(tmp_path))
+    (tmp_path / "ssh").chmod(0o755)
+    return [sys.executable, "-c", WORKER, str(tmp_path)]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_wait_and_later_ones_do_not_stop_what_it_undoes(
+    tmp_path: Path, line: list[str], environment: dict[str, str], number: signal.Signals
+) -> None:
+    with subprocess.Popen(line, env=environment) as worker:
+        pid = int(await_file(tmp_path / "pid"))
+        worker.send_signal(number)
+        await_file(tmp_path / "undoing")
+        for later in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            worker.send_signal(later)
+        assert worker.wait(60) == 0
+    assert (tmp_path / "ended").read_text() == f"interrupted by {number.name}"
+    await_end(pid)
+
+
+def test_a_worker_whose_run_was_killed_ends_by_itself(
+    tmp_path: Path, line: list[str], environment: dict[str, str]
+) -> None:
+    parent = "import subprocess, sys; subprocess.Popen(sys.argv[1:]).wait()"
+    with subprocess.Popen([sys.executable, "-c", parent, *line], env=environment) as run:
+        pid = int(await_file(tmp_path / "pid"))
+        run.kill()
+    await_file(tmp_path / "ended")
+    assert (tmp_path / "ended").read_text() == "the process of this run has gone"
+    await_end(pid)
+
+
+def test_a_signal_that_was_ignored_stays_so(tmp_path: Path, line: list[str], environment: dict[str, str]) -> None:
+    with subprocess.Popen(["nohup", *line], env=environment, stderr=subprocess.DEVNULL) as worker:
+        await_file(tmp_path / "pid")
+        worker.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    assert (tmp_path / "ended").read_text() == "interrupted by SIGTERM"
+
+
+def test_the_handlers_of_before_come_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with interruptible() as interruption:
+        interruption.check()
+        assert signal.getsignal(signal.SIGTERM) == interruption.handle
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    with pytest.raises(ValueError, match="other"), interruptible():
+        raise ValueError("other")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_an_interruption_is_none_of_the_errors_that_are_handled_on_the_way() -> None:
+    assert not issubclass(InterruptionError, Exception)
