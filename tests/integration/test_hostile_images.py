@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import LOGIN, can_log_in, wait_for_exit
+from tests.integration.internals import LOOK_PREFIX, LOOKS
 from tests.integration.laboratory import BUSYBOX, PYTHON, Kernel, Run, run_in, run_on, run_on_all
 from tests.integration.made_images import capable, entry, lab_image, link, loaded_images
 from tests.integration.processes import Process, container_processes, watched_processes
@@ -314,12 +315,32 @@ def assert_refused(run: Run, path: str) -> None:
     assert "Traceback" not in run.output
 
 
+def seconds_of_looks(agent: str, since: str) -> list[float]:
+    """Return how long each look at an image took, by what the engine tells of its containers since a time."""
+    form = "{{.TimeNano}} {{.Action}} {{.Actor.Attributes.name}}"
+    filters = "--filter type=container --filter event=create --filter event=destroy"
+    told = run_on(agent, f"docker events --since {since} --until $(date +%s.%N) {filters} --format '{form}'")
+    times: dict[str, list[int]] = {}
+    for nanoseconds, _action, container in map(str.split, told.splitlines()):
+        if container.startswith(LOOK_PREFIX):
+            times.setdefault(container, []).append(int(nanoseconds))
+    assert all(len(both) == 2 for both in times.values()), told
+    return [(destroyed - created) / 1e9 for created, destroyed in times.values()]
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_run_is_refused_by_name_and_nothing_is_left(sessions: Sessions, name: str) -> None:
-    _layer, _settings, path = REFUSED[name]
+    _layer, settings, path = REFUSED[name]
+    (since, _other) = run_on_all(f"rm -f {LOOKS}/*.json; date +%s.%N", BOTH)
     began = time.monotonic()
     assert_refused(sessions.create(image=tag(name), **REQUEST), path)
-    assert time.monotonic() - began < 30
+    took = time.monotonic() - began
+    looks = [seconds for agent in BOTH for seconds in seconds_of_looks(agent, since.strip())]
+    print(f"{name}: {took:.1f} s with Ansible; looks: {', '.join(f'{seconds:.2f} s' for seconds in looks) or 'none'}")
+    # Of an image whose VOLUMEs are refused, no container is created.
+    assert bool(looks) == (not settings)
+    assert max(looks, default=0) <= 5
+    assert took < 30
     # The engines hang in no call.
     run_on_all("timeout 10 docker ps --all", BOTH)
 
