@@ -330,16 +330,14 @@ def seconds_of_looks(agent: str, since: str) -> list[float]:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_run_is_refused_by_name_and_nothing_is_left(sessions: Sessions, name: str) -> None:
-    _layer, settings, path = REFUSED[name]
+    _layer, _settings, path = REFUSED[name]
     (since, _other) = run_on_all(f"rm -f {LOOKS}/*.json; date +%s.%N", BOTH)
     began = time.monotonic()
     assert_refused(sessions.create(image=tag(name), **REQUEST), path)
     took = time.monotonic() - began
     looks = [seconds for agent in BOTH for seconds in seconds_of_looks(agent, since.strip())]
-    print(f"{name}: {took:.1f} s with Ansible; looks: {', '.join(f'{seconds:.2f} s' for seconds in looks) or 'none'}")
-    # Of an image whose VOLUMEs are refused, no container is created.
-    assert bool(looks) == (not settings)
-    assert max(looks, default=0) <= 5
+    print(f"{name}: {took:.1f} s with Ansible; looks: {', '.join(f'{seconds:.2f} s' for seconds in looks)}")
+    assert 0 < max(looks, default=0) <= 5
     assert took < 30
     # The engines hang in no call.
     run_on_all("timeout 10 docker ps --all", BOTH)
