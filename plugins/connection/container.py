@@ -68,7 +68,7 @@ options:
 EXAMPLES = r"""
 # ansible -i inventory/agents.yml -i inventory/sessions.yml session_train_llm -m ansible.builtin.raw -a nvidia-smi
 
-# As the container's root, who has no capability, once:
+# As the container's root, who has NET_RAW and SYS_NICE alone, once:
 # ansible … session_train_llm -m ansible.builtin.raw -a id -e ansible_container_user=0
 
 - name: Inspect the containers of a session

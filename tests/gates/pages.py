@@ -82,6 +82,11 @@ class Checkout:
         return {name for text in texts for name in re.findall(r"^def test_(\w+)", text, re.MULTILINE)}
 
     @cached_property
+    def names(self) -> set[str]:
+        """All names that are written like a variable."""
+        return self.variables | self.playbooks | self.plugins | self.groups | self.tests | self.firewall_names
+
+    @cached_property
     def firewall_names(self) -> set[str]:
         """The sets and chains of the firewall's tables."""
         texts = (path.read_text() for path in self.root.glob("plugins/module_utils/_firewall/*.py"))
@@ -315,9 +320,7 @@ def _path_problems(words: Iterable[str], checkout: Checkout) -> Iterator[str]:
 def _mention_problems(text: str, checkout: Checkout) -> Iterator[str]:
     """Yield a sentence for inline code that has the form of a variable, alone or with a value, and names nothing."""
     mention = re.match(rf"({VARIABLE.pattern})(?:$|=|: )", text)
-    names = checkout.variables | checkout.playbooks | checkout.plugins | checkout.groups | checkout.tests
-    names = names | checkout.firewall_names
-    if mention and mention[1] not in names:
+    if mention and mention[1] not in checkout.names:
         yield f"neither a variable nor anything in the collection is called {mention[1]}"
 
 

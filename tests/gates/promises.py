@@ -1,7 +1,7 @@
 """Check that docs/testing.md names, for each promise, what shows it, and that this exists.
 
 Promises are the sentences of README.md, the rows of tables of docs/security.md that have a column of tests, and the
-playbooks.
+playbooks. Tests that docs/security.md names itself, in a table or elsewhere, exist, too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ DESCRIBES = "describes"
 """Stands for a test where a sentence of README.md promises nothing."""
 HIDDEN_SPACE = "\N{NO-BREAK SPACE}"
 TEST_FILE = re.compile(r"(\w+/)+test_\w+\.py")
+SENTENCE_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+){2,}")
+"""A name of at least three words: that of a test is a sentence, wherever it stands."""
 SENTENCE_END = re.compile(r"(?<=[.?!]) +")
 
 
@@ -183,14 +185,26 @@ def own_test_problems(cell: Token, checkout: Checkout) -> Iterator[str]:
             yield f"there is no test {code}"
 
 
+def named_test_faults(page: Page, checkout: Checkout) -> Iterator[Fault]:
+    """Yield a fault for each test, or file of tests, that docs/security.md names anywhere and that is gone."""
+    for line, token in page.inline("code_inline"):
+        code = token.content
+        is_gone = SENTENCE_NAME.fullmatch(code) and code not in checkout.names
+        if is_gone or (re.fullmatch(r"test_\w+\.py", code) and not checkout.has_file(f"tests/**/{code}")):
+            yield Fault(SECURITY, line, f"there is no test {code}")
+
+
 def check(root: Path) -> list[Fault]:
     """Return each promise without a row, each row without a promise, and what rows name that does not exist."""
     checkout, tests, promises = Checkout(root), Tests(root), read_promises(root)
+    security = Page(root / SECURITY)
     faults = [
         Fault(SECURITY, promise.line, problem)
-        for _section, promise, cell in security_rows(Page(root / SECURITY))
+        for _section, promise, cell in security_rows(security)
         for problem in own_test_problems(cell, checkout)
     ]
+    # Those in cells for tests are in both.
+    faults = [*dict.fromkeys([*faults, *named_test_faults(security, checkout)])]
     listed: dict[str, list[Row]] = defaultdict(list)
     for table in tables(Page(root / TESTING)):
         if SECTION in table.headings[:-1]:

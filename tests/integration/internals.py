@@ -45,6 +45,9 @@ CONTAINER_IDS = "containers"
 PROGRAM = "s=sys[.]stdin[.]buffer"
 REGISTRIES = f"{AGENT_STATE}/registries"
 IMAGES = f"{AGENT_STATE}/images"
+#: What was seen in images; each look at one is by a container of this prefix.
+LOOKS = f"{IMAGES}/looks"
+LOOK_PREFIX = "backendai-look-"
 #: What was on the host before it was provisioned; it grows with what another provisioning installs.
 BEFORE = f"{AGENT_STATE}/before.json"
 OUTPUT = f"{AGENT_STATE}/output"

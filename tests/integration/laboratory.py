@@ -194,7 +194,7 @@ def memory_share(parts: int) -> int:
 def run_in(kernel: Mapping[str, Any], *words: str, user: str = "", check: bool = True) -> str:
     """Run a command in a container, given its entry in a session's record, and return its output.
 
-    It is user work there, unless another ``user`` is given: 0 is root, who has no capability.
+    It is user work there, unless another ``user`` is given: 0 is root with NET_RAW and SYS_NICE.
     """
     options = ["--user", user] if user else []
     return run_on(kernel["agent"], shlex.join(["docker", "exec", *options, kernel["container"], *words]), check=check)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.containers import parse_environment, wait_for_exit
+from tests.integration.containers import LOGIN, parse_environment, wait_for_exit
 from tests.integration.internals import SESSIONS
 from tests.integration.laboratory import (
     BUSYBOX,
@@ -121,7 +121,8 @@ def test_bootstrap_script_is_sourced_as_work_in_its_home(four: StartedSession) -
 
 
 def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) -> None:
-    run = agent1_sessions.create(**SMALL, bootstrap_script="export MINE=1", uid=1234, gid=2345)
+    # A number of nine digits, and a group that no image and no host has.
+    run = agent1_sessions.create(**SMALL, bootstrap_script="export MINE=1", uid=123_456_789, gid=2345)
     assert run.code == 0, run.output
     (main,) = run.record["kernels"]
     assert (run.record["cluster_mode"], run.record["network"], main["address"]) == ("single-node", None, None)
@@ -133,8 +134,10 @@ def test_single_container_has_no_derived_variables(agent1_sessions: Sessions) ->
     assert later["MINE"] == "1"
     derived = {"MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS"}
     assert not derived & {*at_create, *later}
-    look = "id -u; id -g; id -un; stat -c %u:%g /home/work"
-    assert run_in(main, "sh", "-c", look).split() == ["1234", "2345", "work", "1234:2345"]
+    look = "id -u; id -g; id -un; id -gn; stat -c %u:%g /home/work"
+    expected = ["123456789", "2345", "work", "work", "123456789:2345"]
+    assert run_in(main, "sh", "-c", look).split() == expected
+    assert run_in(main, *LOGIN, "main1", look).split() == expected
 
 
 def test_failed_bootstrap_script_is_reported_and_leaves_nothing(agent1_sessions: Sessions) -> None:

@@ -56,8 +56,9 @@ def retired() -> list[str]:
     return run_on(AGENT, f"ls {HOMES}/removed").split()
 
 
-def wait_until_removed() -> None:
-    wait_until(lambda: not retired())
+def wait_until_removed(seconds: float = 180) -> float:
+    """Wait until nothing is left to be removed; return how many seconds that took."""
+    return wait_until(lambda: not retired(), seconds)
 
 
 def make_files(main: Kernel, count: int) -> None:
@@ -117,7 +118,7 @@ def test_no_session_starts_below_the_reserve_until_homes_are_removed(agent1_sess
 
 
 @pytest.mark.long
-def test_a_session_with_a_million_files_ends_within_ten_seconds_of_one_without(agent1_sessions: Sessions) -> None:
+def test_a_session_with_a_million_files_ends_within_ten_seconds(agent1_sessions: Sessions) -> None:
     def seconds_of_end(files: int) -> float:
         started = agent1_sessions.start(**SMALL)
         for _part in range(0, files, 100_000):
@@ -128,9 +129,10 @@ def test_a_session_with_a_million_files_ends_within_ten_seconds_of_one_without(a
         assert ended.code == 0, ended.output
         return time.monotonic() - began
 
-    without = seconds_of_end(0)
-    assert seconds_of_end(1_000_000) - without <= 10
-    wait_until_removed()
+    without, full = seconds_of_end(0), seconds_of_end(1_000_000)
+    print(f"the end of a session took {full:.1f} s with 1,000,000 files, {without:.1f} s without")
+    assert full <= 10
+    print(f"their removal took {wait_until_removed(900):.0f} s more")
 
 
 def test_a_repair_keeps_the_home_unless_it_is_to_be_fresh(agent1_sessions: Sessions) -> None:

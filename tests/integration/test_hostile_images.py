@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import LOGIN, can_log_in, wait_for_exit
+from tests.integration.internals import LOOK_PREFIX, LOOKS
 from tests.integration.laboratory import BUSYBOX, PYTHON, Kernel, Run, run_in, run_on, run_on_all
 from tests.integration.made_images import capable, entry, lab_image, link, loaded_images
 from tests.integration.processes import Process, container_processes, watched_processes
@@ -252,13 +253,26 @@ def test_a_command_of_an_image_is_user_work_until_its_end(sessions: Sessions) ->
         assert wait_for_exit(main) == 7
 
 
-@pytest.mark.parametrize("kill", ["kill -9 -1", "kill -TERM 1 -1", "kill $(pidof sshd)"])
+KILL, TERM, KILL_SSHD = "kill -9 -1", "kill -TERM 1 -1", "kill $(pidof sshd)"
+
+
+def first_process(kernel: Kernel) -> str:
+    """Return the number, on the agent, of the first process of a container."""
+    return run_on(kernel["agent"], f"docker inspect --format '{{{{.State.Pid}}}}' {kernel['container']}")
+
+
+def assert_outlives(kernel: Kernel, kill: str) -> None:
+    """Fail if a container, or logins to it, do not outlive what a login kills."""
+    started = first_process(kernel)
+    run_in(kernel, *LOGIN, kernel["hostname"], kill, check=False)
+    wait_until(partial(can_log_in, kernel, kernel))
+    assert first_process(kernel) == started
+
+
+@pytest.mark.parametrize("kill", [KILL, TERM, KILL_SSHD])
 def test_a_login_ends_neither_the_container_nor_later_logins(plain: StartedSession, kill: str) -> None:
     for kernel in plain.kernels:
-        started = run_on(kernel["agent"], f"docker inspect --format '{{{{.State.Pid}}}}' {kernel['container']}")
-        run_in(kernel, *LOGIN, kernel["hostname"], kill, check=False)
-        wait_until(partial(can_log_in, kernel, kernel))
-        assert started == run_on(kernel["agent"], f"docker inspect --format '{{{{.State.Pid}}}}' {kernel['container']}")
+        assert_outlives(kernel, kill)
 
 
 @pytest.fixture(scope="module")
@@ -268,13 +282,31 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
         yield sessions.start(image=BUSYBOX, **TWO, designated_agents=[*BOTH])
 
 
-def test_a_command_that_is_killed_ends_with_its_signal(sessions: Sessions) -> None:
-    session = sessions.start(
-        image=BUSYBOX, **TWO, designated_agents=[*BOTH], command="while :; do sleep 1; done", command_scope="all"
-    )
-    main = session.kernels[0]
-    run_in(main, *LOGIN, "main1", "kill -9 -1", check=False)
-    assert wait_for_exit(main) == 128 + 9
+#: Until they are told to go on, one command has killed sshd, and the other one outlives a signal to all processes.
+UNTIL_TOLD = "until [ -e /tmp/go ]; do sleep 0.2; done"
+KILLS_SSHD = f"{KILL_SSHD} && {UNTIL_TOLD} && touch /tmp/on"
+OUTLIVES_TERM = f"trap : TERM; {UNTIL_TOLD}; trap - TERM; touch /tmp/on"
+
+
+@pytest.mark.parametrize(
+    ("command", "outlived", "kill", "code"),
+    [(KILLS_SSHD, KILL_SSHD, KILL, 128 + 9), (OUTLIVES_TERM, TERM, TERM, 128 + 15)],
+    ids=["KILL", "TERM"],
+)
+def test_a_command_that_is_killed_ends_with_its_signal(
+    sessions: Sessions, command: str, outlived: str, kill: str, code: int
+) -> None:
+    command = f"{command}; while :; do sleep 1; done"
+    session = sessions.start(image=BUSYBOX, **TWO, designated_agents=[*BOTH], command=command, command_scope="all")
+    for kernel in session.kernels:
+        wait_until(partial(can_log_in, kernel, kernel))
+        assert_outlives(kernel, outlived)
+        run_in(kernel, "touch", "/tmp/go")
+        run_in(kernel, "timeout", "60", "sh", "-c", "until [ -e /tmp/on ]; do sleep 0.2; done")
+    # The session ends with main1.
+    for kernel in reversed(session.kernels):
+        run_in(kernel, *LOGIN, kernel["hostname"], kill, check=False)
+        assert wait_for_exit(kernel) == code
 
 
 def assert_refused(run: Run, path: str) -> None:
@@ -283,12 +315,30 @@ def assert_refused(run: Run, path: str) -> None:
     assert "Traceback" not in run.output
 
 
+def seconds_of_looks(agent: str, since: str) -> list[float]:
+    """Return how long each look at an image took, by what the engine tells of its containers since a time."""
+    form = "{{.TimeNano}} {{.Action}} {{.Actor.Attributes.name}}"
+    filters = "--filter type=container --filter event=create --filter event=destroy"
+    told = run_on(agent, f"docker events --since {since} --until $(date +%s.%N) {filters} --format '{form}'")
+    times: dict[str, list[int]] = {}
+    for nanoseconds, _action, container in map(str.split, told.splitlines()):
+        if container.startswith(LOOK_PREFIX):
+            times.setdefault(container, []).append(int(nanoseconds))
+    assert all(len(both) == 2 for both in times.values()), told
+    return [(destroyed - created) / 1e9 for created, destroyed in times.values()]
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_run_is_refused_by_name_and_nothing_is_left(sessions: Sessions, name: str) -> None:
     _layer, _settings, path = REFUSED[name]
+    (since, _other) = run_on_all(f"rm -f {LOOKS}/*.json; date +%s.%N", BOTH)
     began = time.monotonic()
     assert_refused(sessions.create(image=tag(name), **REQUEST), path)
-    assert time.monotonic() - began < 30
+    took = time.monotonic() - began
+    looks = [seconds for agent in BOTH for seconds in seconds_of_looks(agent, since.strip())]
+    print(f"{name}: {took:.1f} s with Ansible; looks: {', '.join(f'{seconds:.2f} s' for seconds in looks)}")
+    assert 0 < max(looks, default=0) <= 5
+    assert took < 30
     # The engines hang in no call.
     run_on_all("timeout 10 docker ps --all", BOTH)
 

@@ -91,6 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _mark, query = self.path.partition("?")
         self.server.engine.asked.append((path, dict(urllib.parse.parse_qsl(query))))
+        if self._is_silent(f"GET {path}"):
+            return
         if path.endswith("/archive"):
             self._archive()
         elif path.endswith("/gone/json"):
@@ -109,7 +111,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply({"Id": "c", "Config": {"Tty": False}})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self._is_silent("POST"):
+            return
+        body = json.loads(content)
         if "/gone/" in self.path:
             self._reply({"message": "no gone"}, 404)
         elif "/containers/create?" in self.path:
@@ -122,8 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _create(self, body: dict[str, Any]) -> None:
         engine, name = self.server.engine, self.path.partition("name=")[2]
-        if self._is_silent("POST"):
-            return
         if engine.refuses:
             self._reply({"message": engine.refuses}, 400)
             return
@@ -180,7 +183,7 @@ class EngineServer:
 
     Containers that are created, ``looks`` by name, have the files of ``image``, of whose archives it sends up to
     ``archive_bytes``. ``statuses`` are its answers about some paths. It never answers what is ``silent``, such as
-    ``HEAD /etc``, ``POST`` or ``DELETE``, and ``refuses`` to create containers with that message.
+    ``HEAD /etc``, ``GET /v1.41/info``, ``POST`` or ``DELETE``, and ``refuses`` to create containers with that message.
     """
 
     def __init__(self, path: Path) -> None:

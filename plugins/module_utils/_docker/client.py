@@ -16,7 +16,7 @@ from typing import Any
 
 from .._model.errors import ClusterError
 from .api_version import OLDEST, agree
-from .light_client import LightClient, newest_version
+from .light_client import EngineSilentError, LightClient, newest_version
 from .sdk import docker
 
 REMEDY = "run backendai.cluster.provision_agents on this host"
@@ -50,6 +50,8 @@ def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
     path = docker_host[len(_UNIX) :]
     try:
         newest = newest_version(path, timeout)
+    except EngineSilentError as error:
+        raise DockerUnavailableError(str(error)) from error
     except (OSError, ValueError):
         # For the SDK's errors.
         return _connect_sdk(docker_host, timeout)

@@ -10,14 +10,16 @@ to agents need nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._model.errors import ClusterError
 from .api_version import is_version
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ _PATHS = {
 _UPGRADE = "Connection: Upgrade\r\nUpgrade: tcp\r\n"
 
 
+class EngineSilentError(ClusterError, OSError):
+    """The engine has not answered a call in time; like the SDK's errors of that kind, it is an :class:`OSError`."""
+
+
 class _RefusedError(ValueError):
     """The engine did not answer as expected."""
 
@@ -45,10 +51,9 @@ class _RefusedError(ValueError):
 def newest_version(path: str, seconds: float) -> str:
     """Return the newest version of its API that the engine at a socket knows: it is asked before one can be named.
 
-    Raises :class:`OSError` or :class:`ValueError`.
+    Raises :class:`OSError`, such as :class:`EngineSilentError`, or :class:`ValueError`.
     """
-    with _send(path, seconds, "GET /_ping HTTP/1.0", None) as connection, connection.makefile("rb") as stream:
-        head, _empty, _body = stream.read().partition(b"\r\n\r\n")
+    head, _body = _exchange(path, seconds, "GET /_ping HTTP/1.0", None)
     _check_status(head, b"200")
     found = re.search(rb"(?i)\r\napi-version: *(\S+)", head)
     version = found[1].decode(errors="replace") if found else ""
@@ -60,8 +65,8 @@ def newest_version(path: str, seconds: float) -> str:
 class LightClient:
     """The methods of ``docker.APIClient``, over the engine's socket at ``path``; ``sdk`` returns a client of the SDK.
 
-    All calls name ``api_version``. What fails is asked again through the SDK, for its errors. ``seconds`` limits each
-    part of an answer.
+    All calls name ``api_version``. What fails is asked again through the SDK, for its errors, but for what the engine
+    has not answered. ``seconds`` limits each part of an answer.
     """
 
     def __init__(self, path: str, api_version: str, sdk: Callable[[], docker.APIClient], seconds: float) -> None:
@@ -85,6 +90,8 @@ class LightClient:
         try:
             path = f"/containers/{_quote(container)}/exec"
             return dict(self._ask("POST", path, {**attached, "Cmd": [*command]}))
+        except EngineSilentError:
+            raise
         except (OSError, ValueError):
             return dict(self._sdk.exec_create(container, [*command]))
 
@@ -100,6 +107,8 @@ class LightClient:
         query = urllib.parse.urlencode({"repo": repository, **({"tag": tag} if tag else {})})
         try:
             self._exchange("POST", f"/images/{_quote(image)}/tag?{query}")
+        except EngineSilentError:
+            raise
         except (OSError, ValueError):
             return bool(self._sdk.tag(image, repository, tag))
         return True
@@ -113,6 +122,8 @@ class LightClient:
             path = _PATHS[name].format(*map(_quote, names))
             try:
                 return self._ask("GET", f"{path}?{query}" if query else path)
+            except EngineSilentError:
+                raise
             except (OSError, ValueError):
                 return getattr(self._sdk, name)(*names, **parameters)
 
@@ -133,30 +144,46 @@ class LightClient:
     def _exchange(self, method: str, target: str, data: Mapping[str, Any] | None = None) -> bytes:
         """Return the engine's answer. Raises :class:`OSError` or :class:`ValueError`."""
         # With HTTP/1.0 the answer has no parts, and ends with the connection.
-        with self._send(method, target, "HTTP/1.0", data) as connection, connection.makefile("rb") as stream:
-            head, _empty, body = stream.read().partition(b"\r\n\r\n")
+        line = f"{method} /v{self.api_version}{target} HTTP/1.0"
+        head, body = _exchange(self._path, self._seconds, line, data)
         _check_status(head, b"200", b"201")
         return body
 
     def _start(self, target: str) -> socket.socket:
         """Return the connection that remains after the engine's answer. Raises :class:`_RefusedError`."""
-        connection = self._send("POST", target, "HTTP/1.1", {"Detach": False, "Tty": False}, _UPGRADE)
-        try:
-            # Without a buffer, nothing of the output is read.
-            with connection.makefile("rb", buffering=0) as stream:
-                _check_status(stream.readline(), b"101", b"200")
-                while stream.readline().strip():
-                    pass
-        except BaseException:
-            connection.close()
-            raise
+        line = f"POST /v{self.api_version}{target} HTTP/1.1"
+        with _in_time(self._path, self._seconds, line):
+            connection = _send(self._path, self._seconds, line, {"Detach": False, "Tty": False}, _UPGRADE)
+            try:
+                # Without a buffer, nothing of the output is read.
+                with connection.makefile("rb", buffering=0) as stream:
+                    _check_status(stream.readline(), b"101", b"200")
+                    while stream.readline().strip():
+                        pass
+            except BaseException:
+                connection.close()
+                raise
         return connection
 
-    def _send(
-        self, method: str, target: str, protocol: str, data: Mapping[str, Any] | None, headers: str = ""
-    ) -> socket.socket:
-        line = f"{method} /v{self.api_version}{target} {protocol}"
-        return _send(self._path, self._seconds, line, data, headers)
+
+def _exchange(path: str, seconds: float, line: str, data: Mapping[str, Any] | None) -> tuple[bytes, bytes]:
+    """Return the head and the content of the engine's answer to a request of HTTP/1.0."""
+    with _in_time(path, seconds, line), _send(path, seconds, line, data) as peer, peer.makefile("rb") as stream:
+        head, _empty, body = stream.read().partition(b"\r\n\r\n")
+    return head, body
+
+
+@contextlib.contextmanager
+def _in_time(path: str, seconds: float, line: str) -> Iterator[None]:
+    """Raise :class:`EngineSilentError` for a request, given its line, if the engine takes longer for a part of it."""
+    try:
+        yield
+    except socket.timeout as error:  # Before Python 3.10 it is no TimeoutError.
+        asked = re.split(r"\?| HTTP/", line)[0]
+        raise EngineSilentError(
+            f"the Docker engine at unix://{path} did not answer {asked} within {seconds:g} seconds: restart it on this"
+            " host (systemctl restart docker) if that stays so."
+        ) from error
 
 
 def _send(path: str, seconds: float, line: str, data: Mapping[str, Any] | None, headers: str = "") -> socket.socket:

@@ -6,7 +6,7 @@
 
 A container has ``eth0`` on the agent's default network, made by the engine. ``cluster0`` is its interface on the
 session network: a macvlan on the session's tunnel, made here, or a port of the session's bridge, made by the engine.
-When all is as planned, the alias of ``eth0`` is set: the entrypoint of the container waits for it.
+When all is as planned, the alias of ``eth0`` is set, so that a start of the container by somebody else is noticed.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ REQUEST_ROWS = {
         "logs and variables",
         "integration/test_container_environment.py::test_bootstrap_script_is_sourced_as_work_in_its_home",
     ),
-    "session_uid": Row("1234", "id, stat", SINGLE),
+    "session_uid": Row("123456789", "id, stat", SINGLE),
     "session_gid": Row("2345", "id, stat", SINGLE),
     "session_infiniband": Row("true", "device nodes inside", RESOURCES),
     "session_failure_policy": Row(

@@ -47,6 +47,10 @@ The end: 1.5 s.
 | of | limit | test |
 |---|---|---|
 | a container | 1 | `test_lab.py`: `it_starts` (unit) |
+
+It starts (`test_lab.py`: `it_starts_at_once`), unless `create_session_now` is
+`a value` or `GONE_FOR_EVER` ([more](more.md),
+`it_starts_at_once`).
 """,
     TESTING: """# Tests
 
@@ -85,13 +89,16 @@ The end: 1.5 s.
 | playbook | shown by |
 |---|---|
 | `create_session` | `acceptance/test_lab.py::test_it_starts` |
+| `create_session_now` | `acceptance/test_lab.py::test_it_starts` |
 """,
     "Makefile": "docs:\n\ttrue\n",
     "extensions/molecule/agent/molecule.yml": "",
     "playbooks/create_session.yml": "",
+    "playbooks/create_session_now.yml": "",
     "tests/acceptance/conftest.py": "def train():\n    pass\n\n\ndef test_of_none():\n    pass\n",
     "tests/acceptance/test_lab.py": (
-        "def test_it_starts():\n    pass\n\n\ndef it_ends():\n    pass\n\n\n'''\ndef test_in_a_text():\n'''\n"
+        "def test_it_starts():\n    pass\n\n\ndef test_it_starts_at_once():\n    pass\n\n\n"
+        "def it_ends():\n    pass\n\n\n'''\ndef test_in_a_text():\n'''\n"
     ),
 }
 
@@ -144,7 +151,11 @@ BETWEEN, OUTSIDE = "docs/security.md: Between", "docs/security.md: From outside"
         (SECURITY, "| a container | 1", "| an agent | 2 | |\n| a container | 1", f"under '{OUTSIDE}' for: an ag"),
         (SECURITY, "## From outside", "## From inside", f"none of '{OUTSIDE}' begins with: a container…"),
         (SECURITY, "`it_starts`, `…not[it]`", "`it_ends`", "docs/security.md:7: there is no test it_ends"),
-        (SECURITY, "`test_lab.py`: `it", "`test_labs.py`: `it", "docs/security.md:18: there is no test test_labs.py"),
+        (SECURITY, "| `test_lab.py`: `it", "| `test_labs.py`: `it", "docs/security.md:18: there is no test test_labs."),
+        (SECURITY, "(`test_lab.py`: `it", "(`test_labs.py`: `it", "docs/security.md:20: there is no test test_labs.py"),
+        (SECURITY, "`create_session_now`", "`it_never_starts`", "docs/security.md:20: there is no test it_never_star"),
+        (SECURITY, "\n`it_starts_at_once`", "\n`it_starts_later`", "docs/security.md:22: there is no test it_starts_l"),
+        (SECURITY, "| `drop` |", "| `it_is_gone` |", "docs/security.md:8: there is no test it_is_gone"),
         (TESTING, "`create_session`", "`start_session`", "playbooks/create_session.yml:1: docs/testing.md has no rows"),
         (TESTING, "`make docs`", "`make doc`", "docs/testing.md:15: make doc does not exist"),
         (TESTING, "`molecule agent`", "`molecule host`", "docs/testing.md:14: molecule host does not exist"),

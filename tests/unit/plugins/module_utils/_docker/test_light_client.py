@@ -12,7 +12,10 @@ import docker
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.light_client import LightClient
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.light_client import (
+    EngineSilentError,
+    LightClient,
+)
 from tests.unit.builders import REPOSITORY
 from tests.unit.engine_server import EngineServer, says
 
@@ -85,6 +88,42 @@ def test_answer_that_is_no_json_is_asked_again(server: EngineServer, client: Any
         "/_ping",
         "/containers/garbled/json",
     ]
+
+
+@pytest.mark.parametrize(("name", "names", "parameters"), READS, ids=[name for name, *_rest in READS])
+def test_an_engine_that_hangs_in_one_call_is_asked_once_and_answers_others(
+    server: EngineServer, name: str, names: tuple[str, ...], parameters: dict[str, Any]
+) -> None:
+    client: Any = connect(server.url, timeout=1)
+    getattr(client, name)(*names, **parameters)
+    (path, _query) = server.asked[-1]
+    server.silent = {f"GET {path}"}
+    server.asked.clear()
+    with pytest.raises(EngineSilentError) as raised:
+        getattr(client, name)(*names, **parameters)
+    assert str(raised.value) == (
+        f"the Docker engine at {server.url} did not answer GET {path} within 1 seconds: restart it on this host"
+        " (systemctl restart docker) if that stays so."
+    )
+    # The SDK would wait as long again.
+    assert [asked for asked, _query in server.asked] == [path]
+    assert client.inspect_container("other")["Id"] == "c"
+
+
+@pytest.mark.parametrize("call", ["exec_create", "exec_start", "tag"])
+def test_a_command_that_the_engine_does_not_start_is_given_up_at_the_limit(server: EngineServer, call: str) -> None:
+    client: Any = connect(server.url, timeout=1)
+    server.silent = {"POST"}
+    calls = {"exec_create": ("c", ["true"]), "exec_start": ("e", True), "tag": ("a", "b")}
+    with pytest.raises(EngineSilentError, match=r"did not answer POST /v1\.41/[a-z/]+ within 1 seconds: restart it"):
+        getattr(client, call)(*calls[call])
+
+
+def test_an_engine_that_hangs_altogether_is_given_up_at_the_limit(server: EngineServer) -> None:
+    server.silent = {"GET /_ping"}
+    with pytest.raises(DockerUnavailableError, match=r"did not answer GET /_ping within 1 seconds: restart it on this"):
+        connect(server.url, timeout=1)
+    assert [path for path, _query in server.asked] == ["/_ping"]
 
 
 def test_errors_of_commands_are_those_of_the_sdk(client: Any) -> None:

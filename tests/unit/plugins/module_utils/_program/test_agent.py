@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
 from ansible_collections.backendai.cluster.plugins.module_utils._host.image_records import ImageRecords
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program import agent
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
+from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.agents import agents_report, render_agents
 from tests.unit.builders import IMAGE, agent_facts, held, image_data, plan
+from tests.unit.engine_server import EngineServer
 from tests.unit.nvidia_smi import NvidiaSmi
 from tests.unit.phases import NOWHERE, result_of
 
@@ -115,6 +120,24 @@ def test_agent_with_a_stopped_engine_returns_an_error(tmp_path: Path, check_mode
     assert result["agent"] is None
     assert result["error"].startswith(f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Python ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", ["/_ping", "/v1.41/containers/json"], ids=["all calls", "one call"])
+def test_an_agent_whose_engine_hangs_returns_the_call_that_it_did_not_answer_and_is_listed_with_it(
+    store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr(agent, "connect", functools.partial(connect, timeout=1))
+    # The name of a socket has to be short.
+    with EngineServer(tmp_path_factory.mktemp("e") / "socket").serving() as server:
+        server.silent = {f"GET {call}"}
+        told = result_of("survey", {**options(store.root), "docker_host": server.url})
+    sentence = (
+        f"the Docker engine at {server.url} did not answer GET {call} within 1 seconds: restart it on this host"
+        " (systemctl restart docker) if that stays so."
+    )
+    assert told == {"agent": None, "error": sentence}
+    listed = render_agents(agents_report(ClusterState({}, {"agent1": sentence})))
+    assert [line.split(maxsplit=5)[2:] for line in listed[1:]] == [["unusable", "-", "-", sentence]]
 
 
 @pytest.fixture
