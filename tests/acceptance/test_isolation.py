@@ -66,10 +66,14 @@ def published(agent: str) -> dict[int, int]:
 
 
 @pytest.mark.usefixtures("metadata")
-def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(train: Training, other: StartedSession) -> None:
+def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(
+    train: Training, other: StartedSession
+) -> None:
     main = train.session.kernels[0]
-    outer = [("tcp", address(main["agent"]), port) for port in published(main["agent"]).values()]
+    outer: list[Target] = [("tcp", address(main["agent"]), port) for port in published(main["agent"]).values()]
     assert len(outer) >= 3
+    # Of gateways, which are open to the world, containers do not reach the sshd; of managers, nothing.
+    outer += [("tcp", address("gateway1"), 22), *all_targets(address("manager1"))]
 
     def closed_to(kernel: Kernel, strangers: list[Kernel]) -> list[Target]:
         neighbours = [
@@ -94,6 +98,7 @@ def test_only_genuine_frames_leave_a_container(train: Training, other: StartedSe
     assert pair.target_answers()
 
 
+@pytest.mark.usefixtures("train")
 def test_a_tunnel_takes_frames_of_peers_alone(other: StartedSession) -> None:
     """Whoever sends, the inner frame is the same: from one container of the session to another."""
     target, peer = other.container_on("agent2"), other.container_on("agent3")
@@ -129,6 +134,8 @@ def test_an_outsider_finds_no_port_but_those_of_the_gateway(train: Training) -> 
     wait_until(scan_works, seconds=60)
     assert {host for host, _port in found} == {gateway}
     assert {port for _host, port in found} - {"443/open"} <= {f"{port}/open" for port in range(31001, 32001)}
+    # Nor does any of them answer other protocols.
+    assert reachable_from_host(OUTSIDE, all_targets(gateway, *map(address, AGENTS))) == set()
 
 
 def test_an_outsider_who_routes_through_an_agent_reaches_no_container(train: Training) -> None:
@@ -144,6 +151,7 @@ def test_published_ports_of_main1_answer_gateways_alone(train: Training) -> None
     engines = containers(train.name)
     main, sub = engines["main1"], engines["sub1"]
     (binding,) = main["NetworkSettings"]["Ports"]["8000/tcp"][:1]
+    assert {*published(main["agent"]).values()} <= {*range(30000, 31001)}
     assert not [ports for ports in (sub["NetworkSettings"]["Ports"] or {}).values() if ports]
     url = f"http://{address(main['agent'])}:{binding['HostPort']}/hostname"
     others = [agent for agent in AGENTS if agent != main["agent"]]
@@ -154,13 +162,27 @@ def test_published_ports_of_main1_answer_gateways_alone(train: Training) -> None
     assert "main1" in run_in(train.session.kernels[2], "python3", "-c", ask)
 
 
-def test_ssh_of_an_agent_answers_control_nodes_and_managers_alone() -> None:
+@pytest.fixture
+def ipv6() -> Iterator[str]:
+    """Give agent1 and an outsider an IPv6 address each; return that of agent1."""
+    hosts = {"agent1": "fd00:77::1", OUTSIDE: "fd00:77::2"}
+    for host, own in hosts.items():
+        line = f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {own}/64 dev eth0 nodad"
+        run_on(host, line)
+    yield hosts["agent1"]
+    for host, own in hosts.items():
+        run_on(host, f"ip -6 address del {own}/64 dev eth0")
+
+
+def test_ssh_of_an_agent_answers_control_nodes_and_managers_alone(ipv6: str) -> None:
     asked = in_parallel(
-        *[partial(answers_ssh, host, address("agent1")) for host in ("manager1", OUTSIDE, "gateway1", "agent2")]
+        *[partial(answers_ssh, host, address("agent1")) for host in ("manager1", OUTSIDE, "gateway1", "agent2")],
+        partial(answers_ssh, OUTSIDE, ipv6),
     )
-    assert asked == [True, False, False, False]
+    assert asked == [True, False, False, False, False]
 
 
+@pytest.mark.usefixtures("train")
 def test_agents_run_no_service_of_this_collection() -> None:
     """Beside sshd and the ports that docker publishes nothing listens, and no program of ours stays."""
     listening = "ss --no-header --listening --tcp --udp --numeric --processes | grep -vE ' (127[.]|.::1.)'"
