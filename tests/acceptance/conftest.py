@@ -17,7 +17,8 @@ from tests.integration.sessions import Sessions, StartedSession, end_all_session
 from tests.lab.identity import SHARED
 
 #: A folder that all agents have, and each with a file that says whose it is; one that can be written, one that cannot.
-DATA, GIVEN = "/srv/acceptance-data", "/srv/acceptance-given"
+#: The name of the latter begins like that of a folder that is never mounted.
+DATA, GIVEN = "/srv/acceptance-data", "/devel-acceptance"
 #: A folder in the file system that agents share.
 SHARED_DATA = f"{SHARED}/acceptance"
 #: The folder of the user's key on user1.
@@ -35,6 +36,11 @@ class Training(NamedTuple):
     @property
     def name(self) -> str:
         return str(self.session.record["name"])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests without the shared session come first: agents hold then what such a test starts, and nothing else."""
+    items.sort(key=lambda item: "train" in getattr(item, "fixturenames", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -76,7 +82,8 @@ def train(user_key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
     run_on_all(f"install -d -m 1777 {DATA} {GIVEN} {SHARED_DATA}; hostname > {GIVEN}/whose")
     request = {
         **FOUR,
-        "resources": {"cpu": 1, "mem": "256m"},
+        "resources": {"cpu": 1, "mem": "256m", "shmem": "64m"},
+        "bootstrap_script": "export GREETED=$BACKENDAI_CLUSTER_HOST",
         "env": {"GREETING": "hello world", "TOKEN": SECRET},
         "mounts": [
             {"source": DATA, "target": "/home/work/data"},

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
+from typing import Any
 
 from tests.acceptance.conftest import KEYS, Training
 from tests.acceptance.hosts import curl
 from tests.integration.gateway_client import GATEWAY, OTHER_SESSION, USER, program, signed_token
-from tests.integration.laboratory import address, run_on
+from tests.integration.laboratory import address, run_in, run_on
 from tests.integration.reboots import reboot
 from tests.integration.waiting import wait_until
 
@@ -28,10 +30,22 @@ def bearer(token: str) -> tuple[str, str]:
     return "--header", f"Authorization: Bearer {token}"
 
 
+def claims_of(token: str) -> dict[str, Any]:
+    """Return what a token says, which anybody can read."""
+    body = token.split(".")[1]
+    return dict(json.loads(base64.urlsafe_b64decode(f"{body}{'=' * (-len(body) % 4)}")))
+
+
 def test_an_app_opens_with_a_token_of_its_session_and_with_no_other(train: Training, token: str) -> None:
     page = f"{link(train)}hostname"
+    # Without session_token_ttl it is valid for an hour.
+    assert 3000 < claims_of(token)["exp"] - time.time() <= 3600
     wait_until(lambda: curl(USER, page, *bearer(token)) == (200, "main1\n"), seconds=60)
     session_id = train.session.record["id"]
+
+    def cookie(token: str) -> tuple[str, str]:
+        return "--cookie", f"__Secure-backendai-{session_id}={token}"
+
     head, body, signature = token.split(".")
     refused = {
         "none": (),
@@ -40,9 +54,14 @@ def test_an_app_opens_with_a_token_of_its_session_and_with_no_other(train: Train
         "signed by another key": bearer(signed_token(sub=session_id, own_key=False)),
         "cut": bearer(f"{head}.{body}.{signature[:-4]}"),
         "without a signature": bearer(f"{head}.{body}."),
+        "in a cookie, expired": cookie(signed_token(sub=session_id, exp=int(time.time()) - 1)),
+        "in a cookie, of another session": cookie(signed_token(sub=OTHER_SESSION)),
+        "in a cookie, signed by another key": cookie(signed_token(sub=session_id, own_key=False)),
+        "in a cookie, without a signature": cookie(f"{head}.{body}."),
     }
     assert {kind: curl(USER, page, *options)[0] for kind, options in refused.items()} == dict.fromkeys(refused, 403)
-    assert curl(USER, page, *bearer(signed_token(sub=session_id)))[0] == 200
+    genuine = signed_token(sub=session_id)
+    assert [curl(USER, page, *options)[0] for options in (bearer(genuine), cookie(genuine))] == [200, 200]
     assert curl(USER, f"https://{address(GATEWAY)}/s/nobody/web/", *bearer(token))[0] == 404
 
 
@@ -53,7 +72,14 @@ def test_a_link_opens_the_app_in_a_browser_and_other_sites_cannot_use_it(train: 
     with_cookie = ("--cookie", cookies)
     assert curl(USER, f"{link(train)}hostname", *with_cookie) == (200, "main1\n")
     assert curl(USER, f"{link(train)}hostname", *with_cookie, "--header", "Origin: https://elsewhere.example")[0] == 403
-    assert "#HttpOnly_" in run_on(USER, f"cat {cookies}")
+    (kept,) = re.findall(r"^#HttpOnly_(\S+)\t(\w+)\t(\S+)\t(\w+)\t", run_on(USER, f"cat {cookies}"), re.MULTILINE)
+    # For this host, the paths of this session, and HTTPS.
+    assert kept == (address(GATEWAY), "FALSE", f"/s/{train.name}", "TRUE")
+    # Neither the app nor a log of the gateway gets the token.
+    seen = run_in(train.session.kernels[0], "cat", "/var/log/backendai/web.log")
+    assert '"GET /hostname HTTP/1.1" 200' in seen
+    assert "token" not in seen
+    assert token.split(".")[2] not in run_on(GATEWAY, "journalctl --boot --no-pager")
 
 
 def test_the_printed_ssh_configuration_logs_in_to_main1_and_on_to_the_others(train: Training) -> None:

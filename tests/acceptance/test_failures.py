@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.acceptance.hosts import containers, network_state
@@ -73,9 +74,24 @@ def test_all_mistakes_of_a_request_are_named_at_once_before_a_host_is_contacted(
     assert refused.hosts == {"localhost"}
 
 
+#: A folder that operators offer, and one beside it whose name begins like that.
+OFFERED, BESIDE = "/srv/offered", "/srv/offered-to-others"
+
+
 def test_folders_that_control_an_agent_are_never_mounted(sessions: Sessions) -> None:
-    for source in ("/", "/var/run", "/var/lib/backendai/sessions"):
-        refused = sessions.create(**SMALL, mounts=[{"source": source, "target": "/data"}])
-        assert refused.code != 0
-        assert f"session_mounts: {source} may not be mounted" in refused.text
+    roots = ("-e", json.dumps({"agent_mount_roots": [OFFERED]}))
+    run_on_all(f"mkdir -p {OFFERED} {BESIDE}")
+    try:
+        for source, options in (
+            ("/", ()),
+            ("/var/run", ()),
+            ("/var/lib/backendai/sessions", ()),
+            (BESIDE, roots),
+        ):
+            refused = sessions.create(*options, **SMALL, mounts=[{"source": source, "target": "/data"}])
+            assert refused.code != 0
+            assert f"session_mounts: {source} may not be mounted" in refused.text
+        assert f"allowed are folders in {OFFERED}, except" in refused.text
+    finally:
+        run_on_all(f"rmdir {OFFERED} {BESIDE}")
     assert containers(sessions.name) == {}

@@ -66,10 +66,14 @@ def published(agent: str) -> dict[int, int]:
 
 
 @pytest.mark.usefixtures("metadata")
-def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(train: Training, other: StartedSession) -> None:
+def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(
+    train: Training, other: StartedSession
+) -> None:
     main = train.session.kernels[0]
-    outer = [("tcp", address(main["agent"]), port) for port in published(main["agent"]).values()]
+    outer: list[Target] = [("tcp", address(main["agent"]), port) for port in published(main["agent"]).values()]
     assert len(outer) >= 3
+    # Of gateways, which are open to the world, containers do not reach the sshd; of managers, nothing.
+    outer += [("tcp", address("gateway1"), 22), *all_targets(address("manager1"))]
 
     def closed_to(kernel: Kernel, strangers: list[Kernel]) -> list[Target]:
         neighbours = [
@@ -94,6 +98,7 @@ def test_only_genuine_frames_leave_a_container(train: Training, other: StartedSe
     assert pair.target_answers()
 
 
+@pytest.mark.usefixtures("train")
 def test_a_tunnel_takes_frames_of_peers_alone(other: StartedSession) -> None:
     """Whoever sends, the inner frame is the same: from one container of the session to another."""
     target, peer = other.container_on("agent2"), other.container_on("agent3")
@@ -129,6 +134,8 @@ def test_an_outsider_finds_no_port_but_those_of_the_gateway(train: Training) -> 
     wait_until(scan_works, seconds=60)
     assert {host for host, _port in found} == {gateway}
     assert {port for _host, port in found} - {"443/open"} <= {f"{port}/open" for port in range(31001, 32001)}
+    # Nor does any of them answer other protocols.
+    assert reachable_from_host(OUTSIDE, all_targets(gateway, *map(address, AGENTS))) == set()
 
 
 def test_an_outsider_who_routes_through_an_agent_reaches_no_container(train: Training) -> None:
@@ -144,6 +151,7 @@ def test_published_ports_of_main1_answer_gateways_alone(train: Training) -> None
     engines = containers(train.name)
     main, sub = engines["main1"], engines["sub1"]
     (binding,) = main["NetworkSettings"]["Ports"]["8000/tcp"][:1]
+    assert {*published(main["agent"]).values()} <= {*range(30000, 31001)}
     assert not [ports for ports in (sub["NetworkSettings"]["Ports"] or {}).values() if ports]
     url = f"http://{address(main['agent'])}:{binding['HostPort']}/hostname"
     others = [agent for agent in AGENTS if agent != main["agent"]]
@@ -161,6 +169,7 @@ def test_ssh_of_an_agent_answers_control_nodes_and_managers_alone() -> None:
     assert asked == [True, False, False, False]
 
 
+@pytest.mark.usefixtures("train")
 def test_agents_run_no_service_of_this_collection() -> None:
     """Beside sshd and the ports that docker publishes nothing listens, and no program of ours stays."""
     listening = "ss --no-header --listening --tcp --udp --numeric --processes | grep -vE ' (127[.]|.::1.)'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,9 +13,11 @@ from tests.acceptance.conftest import Training
 from tests.acceptance.hosts import answers_ssh, containers, runs
 from tests.integration.ansible_settings import ROOT
 from tests.integration.firewalls import apply_firewall
+from tests.integration.internals import OUTPUT
 from tests.integration.laboratory import (
     AGENTS,
     INVENTORY,
+    Run,
     address,
     agent_state,
     ansible,
@@ -25,12 +28,39 @@ from tests.integration.laboratory import (
 )
 from tests.integration.reconciliation import reconcile_paused
 from tests.integration.session_requests import SMALL, TWO
-from tests.integration.sessions import Sessions
+from tests.integration.sessions import Sessions, StartedSession
 from tests.integration.waiting import wait_until
 
 UNUSED_ADDRESS = "198.51.100.1"
+#: The life of a session in seconds, and how long what it printed is kept, in days.
+LIFETIME, KEPT_DAYS = 120, 30
 ON_AGENT1 = ("-e", "agent_names=agent1")
+#: Prints when a host was started.
+BOOTED = "cut -d' ' -f22 /proc/1/stat"
 RULES = "nft --stateless list table inet backendai"
+
+
+class Lives(NamedTuple):
+    """A session with a short life, and one whose command was killed, as if weeks ago; both on agent3."""
+
+    short: StartedSession
+    killed: Run
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    """The first test of this file that needs them starts them, the last one sees what has become of them."""
+    request = {**SMALL, "designated_agents": ["agent3"]}
+    saves = "trap 'echo saved; exit 3' TERM; echo began; while :; do sleep 0.1; done"
+    with Sessions(tmp_path_factory.mktemp("lives")) as sessions:
+        short = sessions.start(**request, command=saves, max_lifetime=LIFETIME)
+        job = {**request, "command": "echo before; kill -KILL -1", "wait": True}
+        killed = sessions.create(**job, name=f"{sessions.name}-killed")
+        assert sessions.run("schedule_sessions").code == 0
+        # What agent3 has kept of it: each time there is so many days earlier.
+        earlier = f"perl -pi -e 's/\\b1[789]\\d{{8}}\\b/$& - {(KEPT_DAYS - 1) * 86400}/ge'"
+        run_on("agent3", f"{earlier} {OUTPUT}/{killed.record['id']}/session.json")
+        yield Lives(short, killed)
 
 
 def test_containers_are_hosts_of_the_inventory_plugin(train: Training, tmp_path: Path) -> None:
@@ -54,7 +84,7 @@ def test_containers_are_hosts_of_the_inventory_plugin(train: Training, tmp_path:
 
 
 def test_a_command_in_every_container_ends_the_session_and_its_output_is_kept(
-    sessions: Sessions, tmp_path: Path
+    sessions: Sessions, lives: Lives, tmp_path: Path
 ) -> None:
     command = (
         "echo $BACKENDAI_CLUSTER_HOST of $BACKENDAI_CLUSTER_SIZE; [ $BACKENDAI_CLUSTER_LOCAL_RANK != 0 ] || sleep 2"
@@ -66,6 +96,7 @@ def test_a_command_in_every_container_ends_the_session_and_its_output_is_kept(
     assert "agent1" in page.read_text()
     assert page.stat().st_mode & 0o777 == 0o644
     assert containers(sessions.name) == {}
+    assert [*containers(lives.short.record["name"])] == ["main1"]
     logs = sessions.run("session_logs", name=sessions.name)
     assert logs.code == 0, logs.output
     for hostname in ("main1", "sub1"):
@@ -81,6 +112,10 @@ def test_a_cordoned_agent_takes_no_session_until_it_is_resumed(sessions: Session
         assert waiting.record["status"] == "PENDING", waiting.output
         assert "agent1 is cordoned by root (disk)" in waiting.text
         assert containers(sessions.name) == {}
+        booted = run_on("agent1", BOOTED)
+        rebooted = sessions.run("reboot_agents", *ON_AGENT1)
+        assert rebooted.code == 0, rebooted.output
+        assert run_on("agent1", BOOTED) != booted
         listed = sessions.run("list_agents")
         rows = {line.split()[0]: line for line in listed.output.splitlines() if " default " in line}
         assert "cordoned" in rows["agent1"], listed.output
@@ -116,7 +151,7 @@ def test_removals_and_a_new_key_are_only_shown_in_check_mode(tmp_path: Path) -> 
     look = "sha256sum /var/lib/backendai*/.ssh/* /etc/systemd/system/backendai* /etc/sudoers.d/* 2> /dev/null"
     hosts = (*AGENTS, "gateway1", "manager1")
     before = run_on_all(look, hosts, check=False)
-    booted = run_on_all("cut -d' ' -f22 /proc/1/stat", hosts)
+    booted = run_on_all(BOOTED, hosts)
     for playbook in ("remove_managers", "reboot_agents"):
         checked = run_playbook(playbook, tmp_path, {"agent_names": "agent1"}, "--check", "--diff")
         assert checked.code == 0, checked.output
@@ -124,7 +159,7 @@ def test_removals_and_a_new_key_are_only_shown_in_check_mode(tmp_path: Path) -> 
     assert refused.code != 0
     assert "A rotation of keys cannot be checked, because a new key has to be tried" in refused.text
     assert run_on_all(look, hosts, check=False) == before
-    assert run_on_all("cut -d' ' -f22 /proc/1/stat", hosts) == booted
+    assert run_on_all(BOOTED, hosts) == booted
 
 
 def test_isolation_is_proven_from_outside(train: Training, tmp_path: Path) -> None:
@@ -156,3 +191,20 @@ def test_rules_that_lock_the_operator_out_are_rolled_back(rules: list[str]) -> N
     assert sentence in unwrapped(locked.stdout)
     wait_until(lambda: run_on("agent2", RULES, check=False) == rules[1], seconds=120)
     assert answers_ssh("manager1", address("agent2"))
+
+
+def test_a_session_whose_time_is_over_is_asked_to_end_and_what_was_printed_is_kept_for_weeks(lives: Lives) -> None:
+    # Who is killed has failed.
+    assert (lives.killed.code != 0, lives.killed.record["exit_code"]) == (True, 137), lives.killed.output
+    sessions, name = lives.short.sessions, str(lives.short.record["name"])
+
+    def is_over() -> bool:
+        assert sessions.run("schedule_sessions").code == 0
+        return containers(name) == {}
+
+    wait_until(is_over, seconds=2 * LIFETIME, pause=5)
+    records = sessions.list_by_name(history=True)
+    assert f"session_max_lifetime, {LIFETIME} seconds" in records[name]["reason"]
+    logs = [sessions.run("session_logs", name=each) for each in (name, f"{name}-killed")]
+    assert [run.code for run in logs] == [0, 0], "".join(run.output for run in logs)
+    assert [text in run.text for run, text in zip(logs, ("saved", "before"), strict=True)] == [True, True]

@@ -11,7 +11,8 @@ import pytest
 from tests.acceptance.hosts import containers
 from tests.integration.containers import LOGIN
 from tests.integration.internals import session_link
-from tests.integration.laboratory import BUSYBOX, run_in, run_on
+from tests.integration.laboratory import AGENTS, BUSYBOX, address, run_in, run_on
+from tests.integration.probes import all_targets, list_addresses, reachable_from_container, targets_with_ports
 from tests.integration.sessions import Sessions, StartedSession, started_session
 
 FOLDER = "/srv/acceptance-agent2"
@@ -58,6 +59,14 @@ def test_a_session_that_fits_on_one_agent_is_on_one_that_has_its_folder(together
     assert run_on("agent2", f"ip -oneline link show | grep {session_link(together.record['id'])}", check=False) == ""
 
 
+def test_a_session_on_one_agent_reaches_no_other_agent_either(together: StartedSession) -> None:
+    """It is the only one there: sessions on several agents close all of these to everybody."""
+    assert len(run_on("agent2", "docker ps --quiet --filter name=^backendai-").split()) == 2
+    world = targets_with_ports(address("user1"))
+    closed = all_targets(*list_addresses("agent2"), *map(address, [*AGENTS, "manager1"]))
+    assert reachable_from_container(together.kernels[0], [*world, *closed]) == {*world}
+
+
 def test_containers_on_one_agent_see_the_same_data_at_once(together: StartedSession) -> None:
     main, sub = together.kernels
     run_in(main, "sh", "-c", "echo from main1 > ~/data/file")
@@ -86,26 +95,33 @@ def test_a_device_is_given_to_one_container_only(together: StartedSession) -> No
 
 
 def test_what_has_no_room_waits_whole_and_starts_in_the_order_of_priority(sessions: Sessions, tmp_path: Path) -> None:
-    """agent1 has two devices: room for one of these at a time, and none gets one device of its two."""
+    """agent1 has two devices: room for one pair, and no pair gets one device of its two."""
     sessions.limit_to("agent1")
-    resources = {"cpu": 1, "mem": "64m", "lab.device": 1}
-    whole = {"resources": resources, "cluster_size": 2, "designated_agents": ["agent1"]}
-    first, low, high = (f"{sessions.name}-{name}" for name in ("first", "low", "high"))
-    assert sessions.create(**whole, name=first).record["status"] == "RUNNING"
-    for name, priority in ((low, 5), (high, 50)):
-        waiting = sessions.create(**whole, name=name, priority=priority)
+    one = {"resources": {"cpu": 1, "mem": "64m", "lab.device": 1}, "designated_agents": ["agent1"]}
+    pair = {**one, "cluster_size": 2}
+    first, low, high, late = names = [f"{sessions.name}-{name}" for name in ("first", "low", "high", "late")]
+    assert sessions.create(**pair, name=first).record["status"] == "RUNNING"
+    for name, request in ((low, {**pair, "priority": 5}), (high, {**one, "priority": 50})):
+        waiting = sessions.create(**request, name=name)
         assert (waiting.code, waiting.record["status"]) == (0, "PENDING"), waiting.output
         assert f"it fits when these end: {first}" in waiting.text
-    assert [len(containers(name)) for name in (first, low, high)] == [2, 0, 0]
+    assert [len(containers(name)) for name in names] == [2, 0, 0, 0]
 
     ended = sessions.terminate(name=first)
     assert f"Session {high} is RUNNING." in ended.text, ended.output
-    assert [len(containers(name)) for name in (first, low, high)] == [0, 0, 2]
+    assert [len(containers(name)) for name in names] == [0, 0, 1, 0]
+
+    # There is room for one, but whoever comes later passes nobody who has been passed often enough.
+    behind = sessions.create(**one, name=late, priority=5, queue_patience=0, pending_timeout=1)
+    assert (behind.code, behind.record["status"]) == (0, "PENDING"), behind.output
+    assert f"it waits behind {low}, which 0 later sessions have skipped" in behind.text
 
     cancelled = sessions.terminate(name=low)
     assert cancelled.record["status"] == "CANCELLED"
     report = tmp_path / "history.json"
     listed = sessions.run("list_sessions", history=True, list_path=str(report))
-    states = {record["name"]: record["status"] for record in json.loads(report.read_text())}
-    assert [states[name] for name in (first, low, high)] == ["TERMINATED", "CANCELLED", "RUNNING"], listed.output
-    assert [len(containers(name)) for name in (low, high)] == [0, 2]
+    records = {record["name"]: record for record in json.loads(report.read_text())}
+    states = [records[name]["status"] for name in names]
+    assert states == ["TERMINATED", "CANCELLED", "RUNNING", "CANCELLED"], listed.output
+    assert records[late]["reason"] == "it waited longer than session_pending_timeout, 1 seconds"
+    assert [len(containers(name)) for name in names] == [0, 0, 1, 0]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.hosts import containers, runs
 from tests.integration.laboratory import address, run_on, run_on_all
-from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, log_in_with, run_as
+from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, SERVE, log_in_with, run_as
 from tests.integration.user_command import SMALL, Answer, backendai, create, shell
 
 NAME = "of-alice"
@@ -21,10 +21,10 @@ NAME = "of-alice"
 def hers() -> Iterator[dict[str, Any]]:
     """A session of alice with two containers and her own folder; each user of the policy has one on each agent."""
     homes = "for user in alice bob; do install -d -m 1777 /srv/home/$user; echo $user > /srv/home/$user/whose; done"
-    run_on_all(homes)
-    yield create("alice", NAME, "--size", "2", "--mount", "home")
+    run_on_all(f"{homes}; install -d -m 1777 /srv/data; echo of all > /srv/data/whose")
+    yield create("alice", NAME, "--size", "2", "--mount", "home", "--mount", "data")
     ended = backendai("alice", "end", NAME)
-    run_on_all("rm -r /srv/home")
+    run_on_all("rm -r /srv/home /srv/data")
     assert ended.code == 0, ended
     assert containers(NAME) == {}
 
@@ -47,6 +47,11 @@ def test_a_user_s_folder_is_the_user_s(hers: dict[str, Any]) -> None:
     (agent,) = {container["agent"] for container in containers(NAME).values()}
     assert backendai("alice", "ssh", NAME, "sub1", "--", "echo mine > home/mine; hostname").output == "sub1"
     assert run_on(agent, "cat /srv/home/alice/mine; ls /srv/home/bob").split() == ["mine", "whose"]
+    # Files are those of the user's account.
+    assert run_on(agent, "stat -c %u /srv/home/alice/mine") == run_on(MANAGER, "id -u alice")
+    written = backendai("alice", "ssh", NAME, "--", "cat /data/whose; touch /data/mine")
+    assert (written.code != 0, written.output) == (True, "of all")
+    assert run_on(agent, "ls /srv/data").split() == ["whose"]
 
 
 def test_others_neither_see_nor_end_it(hers: dict[str, Any]) -> None:
@@ -88,6 +93,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures("hers")
 def test_the_policy_says_what_a_user_may_have() -> None:
     def check(kind: str, refused: Answer, named: str) -> None:
         assert (refused.code, refused.output) == (2, ""), (kind, refused)
@@ -101,6 +107,10 @@ def test_the_policy_says_what_a_user_may_have() -> None:
     roles = "roles: {main: {}, sub: {image: elsewhere/python:1}}"
     create_with_roles = shlex.join(["backendai", "create", "roles.yml", "--name", "no-role", *SMALL])
     check("role", shell("alice", f"echo '{roles}' > roles.yml; {create_with_roles}"), "elsewhere/python:1")
+    more = backendai("alice", "create", "--name", "no-more", *SMALL, "--size", "1023")
+    assert more.code != 0
+    assert "max_containers: 1023 containers are requested, and alice has 2 of 1024" in more.errors
+    assert [each["name"] for each in backendai("alice", "list", "--json").json] == [NAME]
 
 
 def test_a_user_gets_no_further_than_the_command() -> None:
@@ -110,6 +120,11 @@ def test_a_user_gets_no_further_than_the_command() -> None:
         assert answer.code != 0, (line, answer)
         assert "PRIVATE KEY" not in answer.output
         assert f"({ACCOUNT})" not in answer.output
+    # Nor do variables of the user reach the program that runs as the account.
+    for variables in ("LD_PRELOAD=/home/alice/own.so", "PYTHONPATH=/tmp", "-E"):
+        line = f"{sudo} {variables} {SERVE}"
+        answer = shell("alice", f"{line} < /dev/null")
+        assert (answer.code, "sudo: sorry, you are not allowed to " in answer.errors) == (1, True), (line, answer)
     logins = [
         run_as("alice", f"ssh -o BatchMode=yes {host} true; echo ended with $?", check=False)
         for host in ("agent1", "gateway1")
