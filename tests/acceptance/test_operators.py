@@ -54,7 +54,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
     saves = "trap 'echo saved; exit 3' TERM; echo began; while :; do sleep 0.1; done"
     with Sessions(tmp_path_factory.mktemp("lives")) as sessions:
         short = sessions.start(**request, command=saves, max_lifetime=LIFETIME)
-        job = {**request, "command": "echo before; kill -KILL -1", "wait": True}
+        job = {**request, "command": "echo last words; kill -KILL -1", "wait": True}
         killed = sessions.create(**job, name=f"{sessions.name}-killed")
         assert sessions.run("schedule_sessions").code == 0
         # What agent3 has kept of it: each time there is so many days earlier.
@@ -207,4 +207,4 @@ def test_a_session_whose_time_is_over_is_asked_to_end_and_what_was_printed_is_ke
     assert f"session_max_lifetime, {LIFETIME} seconds" in records[name]["reason"]
     logs = [sessions.run("session_logs", name=each) for each in (name, f"{name}-killed")]
     assert [run.code for run in logs] == [0, 0], "".join(run.output for run in logs)
-    assert [text in run.text for run, text in zip(logs, ("saved", "before"), strict=True)] == [True, True]
+    assert [text in run.text for run, text in zip(logs, ("saved", "last words"), strict=True)] == [True, True]
