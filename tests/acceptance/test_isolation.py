@@ -162,11 +162,24 @@ def test_published_ports_of_main1_answer_gateways_alone(train: Training) -> None
     assert "main1" in run_in(train.session.kernels[2], "python3", "-c", ask)
 
 
-def test_ssh_of_an_agent_answers_control_nodes_and_managers_alone() -> None:
+@pytest.fixture
+def ipv6() -> Iterator[str]:
+    """Give agent1 and an outsider an IPv6 address each; return that of agent1."""
+    hosts = {"agent1": "fd00:77::1", OUTSIDE: "fd00:77::2"}
+    for host, own in hosts.items():
+        line = f"sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0; ip -6 address add {own}/64 dev eth0 nodad"
+        run_on(host, line)
+    yield hosts["agent1"]
+    for host, own in hosts.items():
+        run_on(host, f"ip -6 address del {own}/64 dev eth0")
+
+
+def test_ssh_of_an_agent_answers_control_nodes_and_managers_alone(ipv6: str) -> None:
     asked = in_parallel(
-        *[partial(answers_ssh, host, address("agent1")) for host in ("manager1", OUTSIDE, "gateway1", "agent2")]
+        *[partial(answers_ssh, host, address("agent1")) for host in ("manager1", OUTSIDE, "gateway1", "agent2")],
+        partial(answers_ssh, OUTSIDE, ipv6),
     )
-    assert asked == [True, False, False, False]
+    assert asked == [True, False, False, False, False]
 
 
 @pytest.mark.usefixtures("train")

@@ -37,6 +37,8 @@ LIFETIME, KEPT_DAYS = 120, 30
 ON_AGENT1 = ("-e", "agent_names=agent1")
 #: Prints when a host was started.
 BOOTED = "cut -d' ' -f22 /proc/1/stat"
+#: A health check of the operator, and the look that runs all checks, as their timer does.
+CHECK, LOOK = "/etc/backendai/health.d/acceptance", "systemctl start backendai-health.service"
 RULES = "nft --stateless list table inet backendai"
 
 
@@ -112,6 +114,8 @@ def test_a_cordoned_agent_takes_no_session_until_it_is_resumed(sessions: Session
         assert waiting.record["status"] == "PENDING", waiting.output
         assert "agent1 is cordoned by root (disk)" in waiting.text
         assert containers(sessions.name) == {}
+        # Another one is sick.
+        run_on("agent3", f"printf '#!/bin/sh\\necho the disk dies\\nexit 1\\n' > {CHECK}; chmod 755 {CHECK}; {LOOK}")
         booted = run_on("agent1", BOOTED)
         rebooted = sessions.run("reboot_agents", *ON_AGENT1)
         assert rebooted.code == 0, rebooted.output
@@ -120,7 +124,9 @@ def test_a_cordoned_agent_takes_no_session_until_it_is_resumed(sessions: Session
         rows = {line.split()[0]: line for line in listed.output.splitlines() if " default " in line}
         assert "cordoned" in rows["agent1"], listed.output
         assert "cordoned" not in rows["agent2"], listed.output
+        assert "the disk dies" in rows["agent3"], listed.output
     finally:
+        run_on("agent3", f"rm -f {CHECK}; {LOOK}")
         resumed = sessions.run("resume_agents", *ON_AGENT1)
     assert resumed.code == 0, resumed.output
     assert [container["agent"] for container in containers(sessions.name).values()] == ["agent1"]

@@ -64,6 +64,7 @@ def test_the_same_command_again_and_a_repair_replace_what_is_lost_and_touch_noth
 ) -> None:
     name, sub = damaged.record["name"], damaged.kernels[1]
     before = {hostname: runs(container) for hostname, container in containers(name).items()}
+    run_in(sub, "sh", "-c", "echo kept > /home/work/mine")
     # A repair that fails, because somebody else has the name, leaves alone what runs.
     replace = f"docker rm --force {sub['container']} && docker create --name {sub['container']} lab/busybox:1 true"
     run_on(sub["agent"], replace)
@@ -72,14 +73,17 @@ def test_the_same_command_again_and_a_repair_replace_what_is_lost_and_touch_noth
     assert f"the session '{name}' was not repaired, and what ran before still runs: {sub['agent']}: " in failed.text
     left = containers(name)
     assert [runs(left[each]) for each in ("main1", "sub2")] == [before[each] for each in ("main1", "sub2")]
+    run_on(sub["agent"], f"docker rm {sub['container']}")
     for repair in (damaged.create_again, partial(damaged.sessions.run, "repair_session", name=name)):
-        run_on(sub["agent"], f"docker rm --force {sub['container']}")
+        run_on(sub["agent"], f"docker rm --force {sub['container']} || true")
         repaired = repair()
         assert repaired.code == 0, repaired.output
         after = {hostname: runs(container) for hostname, container in containers(name).items()}
         assert sorted(after) == ["main1", "sub1", "sub2"]
         assert {**after, "sub1": before.get("sub1")} == {**before, "sub1": before.get("sub1")}
         assert all_can_log_in(damaged.kernels)
+        # The home is still the same.
+        assert run_in(sub, "cat", "/home/work/mine") == "kept\n"
     again = damaged.sessions.run("repair_session", name=name)
     assert (again.code, again.changed) == (0, 0), again.output
 

@@ -41,6 +41,8 @@ def test_each_container_runs_with_the_same_resources_and_together_they_are_on_al
         assert (settings["Memory"], settings["MemorySwap"]) == (256 << 20, 256 << 20)
         assert settings["ShmSize"] == 64 << 20
         assert settings["CpusetCpus"].isdecimal()
+        assert settings["PidsLimit"] == 4096 + 512
+        assert settings["LogConfig"]["Config"] == {"max-size": "20m", "max-file": "5"}
         assert not settings["Privileged"]
     # Those of one agent have cores of their own, as long as there are some.
     for agent, cores in zip(AGENTS, map(int, run_on_all("nproc")), strict=True):
@@ -58,14 +60,19 @@ def test_names_resolve_to_addresses_on_the_network_of_the_session(train: Trainin
     mapped = f"import socket; print(socket.getnameinfo(('::ffff:{own[2].strip()}', 1), socket.NI_NAMEREQD)[0])"
     assert in_all(kernels, f'timeout 5 python3 -c "{mapped}"') == ["sub2.ipv4-mapped\n"] * 4
     assert in_all(kernels, "ls /sys/class/net | sort") == ["cluster0\neth0\nlo\n"] * 4
+    assert in_all(kernels, "(echo 192.0.2.9 main1 >> /etc/hosts) 2> /dev/null || echo refused") == ["refused\n"] * 4
 
 
-def test_an_agent_has_no_address_in_the_network_of_a_session(train: Training) -> None:
+def test_an_agent_has_no_address_in_the_network_of_a_session(train: Training, sessions: Sessions) -> None:
     network = f"{train.session.record['network']['subnet'].rpartition('.')[0]}."
     for agent in AGENTS:
         addresses = list_addresses(agent)
         assert address(agent) in addresses
         assert [each for each in addresses if each.startswith(network)] == []
+    # Nor is a session in the network of its agents, unless they allow it.
+    refused = sessions.create(**FOUR, network_driver="host")
+    assert refused.code != 0
+    assert "agent_allow_host_network" in refused.text
 
 
 def test_every_container_logs_in_to_every_other_without_a_prompt(train: Training) -> None:
@@ -166,7 +173,6 @@ def test_a_process_that_takes_too_much_memory_ends_and_its_container_lives(train
     before = containers(train.name)["sub1"]
     assert "ended with 137" in run_in(sub, "sh", "-c", GREEDY)
     assert runs(containers(train.name)["sub1"]) == runs(before)
-    assert 0 < before["HostConfig"]["PidsLimit"] < 10_000
 
 
 def test_the_user_inside_is_work_without_capabilities(train: Training) -> None:
@@ -178,6 +184,10 @@ def test_the_user_inside_is_work_without_capabilities(train: Training) -> None:
     listed = [partial(run_on, each["agent"], f"docker top {each['container']} -eo uid") for each in kernels]
     owners = in_parallel(*listed)
     assert [{*text.split()} for text in owners] == [{"UID", "1000"}] * 4
+    cores = "ulimit -Hc; ssh sub1 ulimit -Hc; awk '$2 == \"/home/work\" {print $4}' /proc/mounts | tr , '\\n'"
+    for text in in_all(kernels, cores):
+        here, there, *options = text.split()
+        assert (here, there, {"nosuid", "nodev"} <= {*options}) == ("0", "0", True)
 
 
 def test_the_same_command_again_changes_nothing(train: Training) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.hosts import containers, runs
 from tests.integration.laboratory import address, run_on, run_on_all
-from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, SERVE, log_in_with, run_as
+from tests.integration.managers import ACCOUNT, KEY, LIBRARY, MANAGER, QUEUE, SERVE, log_in_with, run_as
 from tests.integration.user_command import SMALL, Answer, backendai, create, shell
 
 NAME = "of-alice"
@@ -115,7 +115,8 @@ def test_the_policy_says_what_a_user_may_have() -> None:
 
 def test_a_user_gets_no_further_than_the_command() -> None:
     sudo = f"sudo -n -u {ACCOUNT}"
-    for line in (f"cat {KEY}", f"{sudo} cat {KEY}", f"{sudo} sh -c id", "sudo -n id", f"echo > {LIBRARY}/serve"):
+    own = (f"cat {KEY}", f"ls {QUEUE}", f"echo > {LIBRARY}/serve")
+    for line in (*own, f"{sudo} cat {KEY}", f"{sudo} sh -c id", "sudo -n id"):
         answer = shell("alice", f"{line} < /dev/null")
         assert answer.code != 0, (line, answer)
         assert "PRIVATE KEY" not in answer.output
