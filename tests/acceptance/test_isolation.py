@@ -66,9 +66,7 @@ def published(agent: str) -> dict[int, int]:
 
 
 @pytest.mark.usefixtures("metadata")
-def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(
-    train: Training, other: StartedSession
-) -> None:
+def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(train: Training, other: StartedSession) -> None:
     main = train.session.kernels[0]
     outer: list[Target] = [("tcp", address(main["agent"]), port) for port in published(main["agent"]).values()]
     assert len(outer) >= 3
