@@ -32,7 +32,9 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession
     """A session that the first tests of this file damage, repair and end, in this order."""
     folder = tmp_path_factory.mktemp("damaged")
     with Sessions(folder) as sessions:
-        yield sessions.start(**THREE, apps=[WEB], access_path=str(folder / "access.json"))
+        started = sessions.start(**THREE, apps=[WEB], access_path=str(folder / "access.json"))
+        run_in(started.kernels[1], "sh", "-c", "echo kept > /home/work/mine")
+        yield started
 
 
 def inside(kernels: list[Kernel]) -> list[str]:
@@ -64,10 +66,8 @@ def test_the_same_command_again_and_a_repair_replace_what_is_lost_and_touch_noth
 ) -> None:
     name, sub = damaged.record["name"], damaged.kernels[1]
     before = {hostname: runs(container) for hostname, container in containers(name).items()}
-    run_in(sub, "sh", "-c", "echo kept > /home/work/mine")
     # A repair that fails, because somebody else has the name, leaves alone what runs.
-    replace = f"docker rm --force {sub['container']} && docker create --name {sub['container']} lab/busybox:1 true"
-    run_on(sub["agent"], replace)
+    run_on(sub["agent"], f"docker create --name {sub['container']} lab/busybox:1 true")
     failed = damaged.create_again()
     assert failed.code != 0
     assert f"the session '{name}' was not repaired, and what ran before still runs: {sub['agent']}: " in failed.text
