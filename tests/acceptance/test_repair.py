@@ -132,11 +132,11 @@ def test_an_agent_that_reboots_restores_its_sessions_and_is_closed_before_anythi
     assert inside(kernels) == before
     assert {name: container["Id"] for name, container in containers(train.name).items()} == ids
     began = "systemctl show --property=ActiveEnterTimestampMonotonic --value "
-    timers = "systemctl is-active backendai-reconcile.timer backendai-health.timer backendai-firewall-reconcile.timer"
+    timers = "systemctl is-active backendai-reconcile.timer backendai-health.timer"
     for agent in agents:
         rules, *others = [int(run_on(agent, began + unit)) for unit in ("backendai-firewall", "ssh", "docker")]
         assert 0 < rules < min(others)
-        assert run_on(agent, timers).split() == ["active"] * 3
+        assert run_on(agent, timers).split() == ["active"] * 2
 
 
 def test_agents_heal_lost_links_entries_and_rules_by_themselves(train: Training) -> None:

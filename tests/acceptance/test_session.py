@@ -42,7 +42,7 @@ def test_each_container_runs_with_the_same_resources_and_together_they_are_on_al
         assert settings["ShmSize"] == 64 << 20
         assert settings["CpusetCpus"].isdecimal()
         assert settings["PidsLimit"] == 4096 + 512
-        assert settings["LogConfig"]["Config"] == {"max-size": "20m", "max-file": "5"}
+        assert settings["LogConfig"]["Config"] == {"max-size": str(20 << 20), "max-file": "5"}
         assert not settings["Privileged"]
     # Those of one agent have cores of their own, as long as there are some.
     for agent, cores in zip(AGENTS, map(int, run_on_all("nproc")), strict=True):
@@ -181,9 +181,9 @@ def test_the_user_inside_is_work_without_capabilities(train: Training) -> None:
     # NET_RAW and SYS_NICE are in the bounding set, and nobody can get them.
     none, bound = "0" * 16, f"{0x802000:016x}"
     assert [text.split() for text in shown] == [["work", "1000", none, none, bound, none, "1"]] * 4
-    listed = [partial(run_on, each["agent"], f"docker top {each['container']} -eo uid") for each in kernels]
+    listed = [partial(run_on, each["agent"], f"docker top {each['container']} -eo pid,uid") for each in kernels]
     owners = in_parallel(*listed)
-    assert [{*text.split()} for text in owners] == [{"UID", "1000"}] * 4
+    assert [{line.split()[1] for line in text.splitlines()} for text in owners] == [{"UID", "1000"}] * 4
     cores = "ulimit -Hc; ssh sub1 ulimit -Hc; awk '$2 == \"/home/work\" {print $4}' /proc/mounts | tr , '\\n'"
     for text in in_all(kernels, cores):
         here, there, *options = text.split()
