@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,19 +66,26 @@ def await_end(pid: int) -> None:
 def line(tmp_path: Path) -> list[str]:
     (tmp_path / "ssh").write_text(SSH.format(tmp_path))
     (tmp_path / "ssh").chmod(0o755)
-    return [sys.executable, "-c", WORKER, str(tmp_path)]
+    # Whoever runs the tests in the background may have signals ignored.
+    return ["env", "--default-signal=INT,TERM,HUP", sys.executable, "-c", WORKER, str(tmp_path)]
 
 
-@pytest.fixture
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+@contextlib.contextmanager
+def started(line: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, which is killed if it has not ended with the block."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(line, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_wait_and_later_ones_do_not_stop_what_it_undoes(
-    tmp_path: Path, line: list[str], environment: dict[str, str], number: signal.Signals
+    tmp_path: Path, line: list[str], number: signal.Signals
 ) -> None:
-    with subprocess.Popen(line, env=environment) as worker:
+    with started(line) as worker:
         pid = int(await_file(tmp_path / "pid"))
         worker.send_signal(number)
         await_file(tmp_path / "undoing")
@@ -87,11 +96,9 @@ def test_a_signal_ends_the_wait_and_later_ones_do_not_stop_what_it_undoes(
     await_end(pid)
 
 
-def test_a_worker_whose_run_was_killed_ends_by_itself(
-    tmp_path: Path, line: list[str], environment: dict[str, str]
-) -> None:
+def test_a_worker_whose_run_was_killed_ends_by_itself(tmp_path: Path, line: list[str]) -> None:
     parent = "import subprocess, sys; subprocess.Popen(sys.argv[1:]).wait()"
-    with subprocess.Popen([sys.executable, "-c", parent, *line], env=environment) as run:
+    with started([sys.executable, "-c", parent, *line]) as run:
         pid = int(await_file(tmp_path / "pid"))
         run.kill()
     await_file(tmp_path / "ended")
@@ -99,8 +106,8 @@ def test_a_worker_whose_run_was_killed_ends_by_itself(
     await_end(pid)
 
 
-def test_a_signal_that_was_ignored_stays_so(tmp_path: Path, line: list[str], environment: dict[str, str]) -> None:
-    with subprocess.Popen(["nohup", *line], env=environment, stderr=subprocess.DEVNULL) as worker:
+def test_a_signal_that_was_ignored_stays_so(tmp_path: Path, line: list[str]) -> None:
+    with started([*line[:2], "nohup", *line[2:]]) as worker:
         await_file(tmp_path / "pid")
         worker.send_signal(signal.SIGHUP)
         time.sleep(0.3)
