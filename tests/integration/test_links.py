@@ -158,8 +158,8 @@ def test_a_closed_port_hides_nothing_of_other_agents(tmp_path: Path, settings: d
 
 def test_an_agent_whose_packets_are_dropped_has_a_reason_in_time(tmp_path: Path) -> None:
     port = 2299
-    table = f"table inet link-drop {{ chain input {{ type filter hook input priority -200; tcp dport {port} drop; }}; }}"
-    run_on(AGENT, f"echo {shlex.quote(table)} | nft -f -")
+    chain = f"chain input {{ type filter hook input priority -200; tcp dport {port} drop; }};"
+    run_on(AGENT, f"echo {shlex.quote(f'table inet link-drop {{ {chain} }}')} | nft -f -")
     try:
         unavailable, _output = ask(tmp_path, {"ansible_port": port, "ansible_ssh_timeout": 3})
     finally:
