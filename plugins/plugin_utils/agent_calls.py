@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -139,8 +140,17 @@ _CROWDED = Failure(TOO_MUCH)
 
 def _failure(error: Exception) -> Failure:
     """Return what went wrong with an agent; ssh quotes what the host says before a login."""
-    if isinstance(error, MemoryError):
+    if _lacks_memory(error):
         return _CROWDED
     known = isinstance(error, (AnsibleError, TypeError, ValueError))
     text = str(error) if known else f"its connection failed: {type(error).__name__}: {error}"
     return Failure(printable(text), isinstance(error, AnsibleConnectionFailure))
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether an error is, or follows, one for want of memory: plugins turn that of a process into their own."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -133,6 +135,26 @@ def test_an_agent_that_sends_without_end_takes_no_memory_of_others(
     answers = owns(calls(agents).ask("echo", agents, options_of, 60))
     too_much = Failure(reply_memory.TOO_MUCH)
     assert answers == {**dict.fromkeys(flood, too_much), "agent1": 1, "agent2": 2}
+
+
+@pytest.mark.usefixtures("home")
+def test_an_agent_for_whose_connection_there_was_no_memory_is_asked_again(
+    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[None] = []
+
+    class Process(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            attempts.append(None)
+            if len(attempts) == 1:
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            super().__init__(*arguments, **options)
+
+    agent = script(tmp_path, "ssh", 'for word; do last=$word; done; exec sh -c "$last"')
+    asked = calls({"agent1": {**LOCAL, **agent, "own": 1}})
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    assert owns(asked.ask("echo", ["agent1"], options_of, 60)) == {"agent1": 1}
+    assert len(attempts) > 1
 
 
 @pytest.mark.usefixtures("home")
