@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action import session_plan, session_reconcile, session_report
+from ansible_collections.backendai.cluster.plugins.action import session_plan, session_reconcile
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
@@ -19,6 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.unit.builders import POOLS, agent_facts, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.test_session_info import ActionModule as ListAction
 
 COUNT = 60
 PLAN: dict[str, Any] = {"agents": ["agent1"], "pools": dataclasses.asdict(POOLS), "policy": "fifo", "max_skips": 4}
@@ -93,7 +94,8 @@ def test_a_pass_saves_reasons_in_parts_and_the_next_one_does_nothing(
     monkeypatch.setattr(session_plan, "schedule", None)
     assert run(session_plan.ActionModule, PASS, facts())["starts"] == []
     assert work == []
-    assert "sessions" not in run(session_report.ActionModule, {"kind": "sessions", "agents": ["agent1"]}, facts())
+    assert "sessions" in run(ListAction, {"agents": ["agent1"]}, facts())
+    assert "sessions" not in run(ListAction, {"format": "table", "agents": ["agent1"]}, facts())
     reasons = [f"no room for 1 of 1 containers on one agent: short of cpu {cpu}" for cpu in (3, 4, 5)]
     assert [sum(reason in line for line in printed) for reason in reasons] == [COUNT // 3] * 3
 

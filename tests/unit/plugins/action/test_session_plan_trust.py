@@ -14,7 +14,6 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
-from ansible_collections.backendai.cluster.plugins.action.session_report import ActionModule as ListAction
 from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule as EndAction
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
@@ -35,6 +34,7 @@ from tests.unit.builders import (
     spec,
 )
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.test_session_info import ActionModule as ListAction
 
 ASKED = spec(cluster_size=4, cluster_mode="multi-node", env={"TOKEN": "hunter2"})
 MADE = plan()
@@ -116,7 +116,7 @@ def test_a_control_node_with_a_copy_of_the_queue_takes_its_sessions_over(run: Ru
     again = planned(run, told, **elsewhere)
     assert (again["existing"], SessionPlan.from_dict(again["plan"])) == (True, MADE)
     assert SessionPlan.from_dict(planned(run, told, repair=SESSION_ID, **elsewhere)["plan"]) == MADE
-    run(ListAction, {"kind": "sessions", "agents": AGENTS, "path": "list", **elsewhere}, told)
+    run(ListAction, {"format": "none", "agents": AGENTS, "path": "list", **elsewhere}, told)
     (listed,) = json.loads(Path("list").read_text())
     assert (listed["id"], listed["user"], listed["recorded"]) == (SESSION_ID, "alice", True)
     end = run(EndAction, {"state": "begun", "agents": AGENTS, "name": MADE.name, **elsewhere}, told)
