@@ -47,11 +47,8 @@ def operator() -> Iterator[str]:
     run_on_all(f"rm -f /etc/sudoers.d/link*; passwd --lock root; userdel --remove {OPERATOR}", check=False)
 
 
-NO_SETTINGS: Mapping[str, str] = {}
-
-
 def ask(
-    folder: Path, variables: Mapping[str, Any], *options: str, settings: Mapping[str, str] = NO_SETTINGS
+    folder: Path, variables: Mapping[str, Any], *options: str, settings: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Any], str]:
     """Return the agents that could not be asked, with these variables of AGENT, and the output."""
     (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
@@ -62,7 +59,7 @@ def ask(
     process = subprocess.run(
         line,
         cwd=ROOT,
-        env={**environment(), **settings},
+        env={**environment(), **(settings or {})},
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
