@@ -9,6 +9,7 @@ import io
 import struct
 import tarfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -317,13 +318,13 @@ def assert_refused(run: Run, path: str) -> None:
 
 def seconds_of_looks(agent: str, since: str) -> list[float]:
     """Return how long each look at an image took, by what the engine tells of its containers since a time."""
-    form = "{{.TimeNano}} {{.Action}} {{.Actor.Attributes.name}}"
+    form = "{{.TimeNano}} {{.Actor.Attributes.name}}"
     filters = "--filter type=container --filter event=create --filter event=destroy"
     told = run_on(agent, f"docker events --since {since} --until $(date +%s.%N) {filters} --format '{form}'")
-    times: dict[str, list[int]] = {}
-    for nanoseconds, _action, container in map(str.split, told.splitlines()):
+    times: dict[str, list[int]] = defaultdict(list)
+    for moment, container in map(str.split, told.splitlines()):
         if container.startswith(LOOK_PREFIX):
-            times.setdefault(container, []).append(int(nanoseconds))
+            times[container].append(int(moment))
     assert all(len(both) == 2 for both in times.values()), told
     return [(destroyed - created) / 1e9 for created, destroyed in times.values()]
 
