@@ -42,8 +42,8 @@ class Host:
 
 #: Where agents have the folder that they share.
 SHARED = "/mnt/shared"
-#: With the suite ``trixie-sid`` the engine is unstable's, which changes every day, so it is no default. ``bullseye`` is as
-#: old as RHEL 9: Python 3.9, nft 0.9.8, version 4.1 of the Docker SDK.
+#: With the suite ``trixie-sid`` the engine is unstable's, which changes every day, so it is no default. Agents with
+#: ``bullseye`` are as old as RHEL 9: Python 3.9, nft 0.9.8, version 4.1 of the Docker SDK.
 HOSTS = (
     Host("agent1", "agents", "bookworm", 11),
     Host("agent2", "agents", "bookworm", 12),
