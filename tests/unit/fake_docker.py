@@ -50,7 +50,7 @@ class FakeDocker:
         return {**known, **asked, "SecurityOptions": self.security_options}
 
     def version(self) -> dict[str, str]:
-        return {"Version": "20.10.24", "ApiVersion": "1.41"}
+        return {"Version": self.server_version, "ApiVersion": self.api_version}
 
     def inspect_image(self, name: str) -> dict[str, Any]:
         if name not in self.images:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
@@ -22,6 +23,10 @@ from .sdk import docker
 # executes no program that has it by its file, such as Debian's ping; without the second, the engine's filter of system
 # calls forbids mbind and set_mempolicy, which bind memory to NUMA nodes.
 BOUNDING = ["NET_RAW", "SYS_NICE"]
+
+# Engines before this one, such as that of Debian 11, make all of it inheritable, too (CVE-2022-24769), and processes of
+# sessions have no capability of any kind: there, nothing is left in it. Their API is older than that of 23.0.
+_NOT_INHERITABLE, _NEWER_API = (20, 10, 14), "1.42"
 
 # With it, a setuid program of the image could send any frame over InfiniBand: raw packet queue pairs pass no firewall.
 FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
@@ -221,7 +226,7 @@ def _host_config(client: docker.APIClient, container: Container, network: str) -
         group_add=list(map(str, container.groups)),
         cpuset_cpus=",".join(map(str, container.cpus)),
         devices=_device_mappings(container),
-        cap_add=BOUNDING if container.no_new_privileges else None,
+        cap_add=_bounding(client) if container.no_new_privileges else None,
         cap_drop=["ALL"]
         if container.no_new_privileges
         else FORBIDDEN_WITH_INFINIBAND
@@ -244,6 +249,14 @@ def _host_config(client: docker.APIClient, container: Container, network: str) -
     if requests := _gpu_requests(container):
         config["DeviceRequests"] = requests
     return config
+
+
+def _bounding(client: docker.APIClient) -> list[str] | None:
+    """Return what no-new-privileges leaves in the bounding set with this engine."""
+    if speaks(client, _NEWER_API):
+        return BOUNDING
+    numbers = re.findall(r"\d+", str(client.version().get("Version")))[:3]
+    return BOUNDING if tuple(map(int, numbers)) >= _NOT_INHERITABLE else None
 
 
 def _endpoint(address: str | None, mac: str | None) -> dict[str, Any]:

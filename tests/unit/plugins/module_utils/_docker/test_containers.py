@@ -235,6 +235,24 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     assert request["labels"] == {**MAIN.labels, **nothing, labels.DIGEST: MAIN.digest()}, "none is that of its image"
 
 
+@pytest.mark.parametrize(
+    ("server", "api", "bounding"),
+    [
+        ("20.10.5+dfsg1", "1.41", None),
+        ("20.10.13", "1.41", None),
+        ("20.10.14", "1.41", ["NET_RAW", "SYS_NICE"]),
+        ("dev", "1.42", ["NET_RAW", "SYS_NICE"]),
+    ],
+)
+def test_an_engine_that_makes_capabilities_inheritable_leaves_none_to_a_container(
+    engine: Any, server: str, api: str, bounding: list[str] | None
+) -> None:
+    engine.server_version, engine.api_version = server, api
+    apply(engine, MAIN)
+    host = engine.asked[0]["host_config"]
+    assert (host["cap_add"], host["cap_drop"]) == (bounding, ["ALL"])
+
+
 def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
     distributed = {**MAIN.explicit_environment, "BACKENDAI_CLUSTER_SIZE": "2", "BACKENDAI_CLUSTER_HOSTS": "main1,sub1"}
     distributed["BACKENDAI_CLUSTER_LOCAL_RANK"] = "0"
