@@ -98,7 +98,7 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no
 
 test-hosts: lab ## Other engines, image stores and firewalls, beside the lab (25 minutes, outside `make test`); LAB_AGENT3_ENGINE=FOLDER adds one
-	$(LAB) suites trixie-sid
+	$(LAB) suites bullseye trixie-sid
 	$(BIN)/pytest tests/hosts
 
 test-frameworks: lab ## PyTorch, Ray … across agents, apps in Chromium (outside `make test`: their packages are large)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.laboratory import PYTHON, Run, in_parallel, run_on, run_playbook
+from tests.integration.laboratory import PYTHON, Run, address, in_parallel, run_on, run_playbook
 from tests.integration.session_requests import SMALL
 from tests.integration.spare_hosts import SpareHost, spare_hosts
 from tests.integration.waiting import wait_until
@@ -42,7 +42,7 @@ class Walled:
     def __init__(self, hosts: dict[Host, SpareHost], options: list[str], folder: Path) -> None:
         self.on, self._folder, self.text = hosts, folder, ""
         self._options = [*options, "--limit", ",".join(["localhost", "user1", *(host.name for host in hosts)])]
-        self.before = self.rules()
+        self.first = self.before = self.rules()
 
     def rules(self) -> dict[Host, str]:
         """Return all rules of firewalld and ufw."""
@@ -50,8 +50,11 @@ class Walled:
         return {host: self.on[host].run(line) for host, line in lines.items()}
 
     def ours(self) -> dict[str, int]:
-        """Return how many rules have our mark, by host."""
-        return {host.name: text.count(MARKS[host]) for host, text in self.rules().items()}
+        """Return how many rules more than at first have our mark, by host."""
+        return {
+            host.name: text.count(MARKS[host]) - self.first[host].count(MARKS[host])
+            for host, text in self.rules().items()
+        }
 
     def play(self, playbook: str, **variables: object) -> Run:
         return run_playbook(playbook, self._folder, variables, *self._options)
@@ -76,6 +79,12 @@ class Walled:
         return in_parallel(*(partial(self.on[source].run, line) for source in sources)) == ["SSH-"] * len(sources)
 
 
+def lasting_same_as_ours() -> str:
+    """Return a rule of the operator's that is one of ours to the letter, with its priority; it is permanent."""
+    source = f'source address="{address("agent1")}"'
+    return f'rule priority="4789" family="ipv4" {source} port port="4789" protocol="udp" accept'
+
+
 def wall(hosts: dict[Host, SpareHost]) -> None:
     """Install the firewalls, with rules of the operator's: for ssh, and equal to one of ours."""
     install = "DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends"
@@ -83,7 +92,8 @@ def wall(hosts: dict[Host, SpareHost]) -> None:
     peer = hosts[WITH_UFW].address
     firewalld.run(
         f"{install} firewalld netbase && systemctl enable --now firewalld && firewall-cmd --state"
-        f" && firewall-cmd --permanent --add-rich-rule='{SSH_RULE}' && firewall-cmd --reload"
+        f" && firewall-cmd --permanent --add-rich-rule='{SSH_RULE}' --add-rich-rule='{lasting_same_as_ours()}'"
+        " && firewall-cmd --reload"
     )
     comment = "comment 'of the operator'"
     ufw.run(
@@ -195,6 +205,10 @@ def test_opened_firewalls_let_sessions_on_three_agents_and_on_one_work(walled: W
         assert run.code == 0, run.output
     ours = walled.ours()
     assert ours["walled0"] > 0 < ours["walled1"]
+    # Both hosts need what comes from there, and one of them had it.
+    opened = walled.rules()
+    assert f"from {address('agent1')} to any port 4789 proto udp comment 'backendai.cluster'" in opened[WITH_UFW]
+    assert opened[WITH_FIREWALLD].count(lasting_same_as_ours()) == 2
     for request in (SPREAD, {"name": "alone", "cluster_size": 2, "designated_agents": ["walled0"], **SMALL}):
         run = walled.create(**request)
         assert run.code == 0, run.output
@@ -313,9 +327,13 @@ def test_given_back_hosts_have_the_operators_rules_and_none_of_ours(walled: Wall
     assert run.code == 0, run.output
     assert walled.ours() == {"walled0": 0, "walled1": 0, "walled3": 0}
     left = walled.rules()
-    assert SSH_RULE in left[WITH_FIREWALLD]
+    # At runtime and permanently, as before.
+    for lasting in (SSH_RULE, lasting_same_as_ours()):
+        assert left[WITH_FIREWALLD].count(lasting) == walled.first[WITH_FIREWALLD].count(lasting) == 2
     assert "198.51.100.8" in left[WITH_FIREWALLD]
     assert "bai-+" not in left[WITH_FIREWALLD]
     assert left[WITH_UFW] == walled.before[WITH_UFW]
+    equal = f"ufw allow from {walled.on[WITH_FIREWALLD].address} to any port 4789 proto udp comment 'of the operator'"
+    assert equal in left[WITH_UFW].splitlines(), left[WITH_UFW]
     for host in ALL:
         walled.on[host].run(f"! ls {NETWORKD}/05-backendai.network && ! ls /var/lib/backendai/openings.json")

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.integration.laboratory import BUSYBOX, PYTHON, Run, in_parallel, run_playbook
+from tests.hosts.kits import build_kit
+from tests.integration.laboratory import BUSYBOX, PYTHON, Run, in_parallel
 from tests.integration.removals import Hosts
 from tests.integration.session_requests import SMALL
 from tests.integration.spare_hosts import SpareHost, spare_hosts
@@ -62,9 +63,7 @@ class Agents(NamedTuple):
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
     folder = tmp_path_factory.mktemp("other")
-    kit = folder / "kit.tar.gz"
-    built = run_playbook("build_kit", folder, {"agent_kit_path": str(kit), "agent_kit_host": "localhost"})
-    assert built.code == 0, built.output
+    kit, built = build_kit(folder)
     wanted = [Host(name, "agents", "bookworm", 85 + number) for number, name in enumerate((OTHER, USUAL))]
     own = {"agent_install": False, "agent_python": VENV, "agent_kit": str(kit)}
     with spare_hosts(folder, *wanted, variables={OTHER: own}) as (hosts, options):

@@ -53,11 +53,15 @@ ARCHIVE_PACKAGES = (
     "shellinabox",
     "tcpdump",
     "ufw",
-    "wireguard-go",
     "wireguard-tools",
 )
-#: Since Debian 13 the docker command is no longer in docker.io, which recommends it, and sudo-rs is a package.
-ARCHIVE_PACKAGES_OF_SUITE = {"bookworm": (), "trixie": ("docker-cli", "sudo-rs")}
+#: What not all releases have: wireguard-go came with Debian 12, sudo-rs with Debian 13, in which the docker command is
+#: no longer in docker.io, which recommends it. Debian 11 is as old as RHEL 9.
+ARCHIVE_PACKAGES_OF_SUITE = {
+    "bullseye": (),
+    "bookworm": ("wireguard-go",),
+    "trixie": ("docker-cli", "sudo-rs", "wireguard-go"),
+}
 #: Suites with packages of a newer one: of hosts for tests, if not of agent3.
 NEWER_SUITES = ("trixie-sid",)
 #: What a host with packages of a newer suite has of it. Its systemd is of the base: unstable's refuses to start with
@@ -108,7 +112,7 @@ def ensure_images(
     wanted = SUITES if wanted is None else wanted
     for suite in wanted:
         if split_suite(suite)[0] not in ARCHIVE_PACKAGES_OF_SUITE:
-            raise LabError(f"LAB_AGENT3_SUITE is {suite}: set it to bookworm, trixie or trixie-sid")
+            raise LabError(f"LAB_AGENT3_SUITE is {suite}: set it to bullseye, bookworm, trixie or trixie-sid")
     end_processes(lab, BUILDERS)  # of a killed run
     remove_folder(lab.folder / "build")
     missing = [suite for suite in wanted if not engine.has("image", image_tag(lab, suite))]

@@ -21,6 +21,8 @@ SESSION_POOL = IPv4Network("10.128.0.0/9")
 UNDERLAY_POOL = IPv4Network("10.77.0.0/16")
 #: The label of everything that the lab creates in an engine.
 LABEL = "backendai.lab"
+#: Suites whose C library is older than glibc 2.34: their own programs are no runtime kit.
+SUITES_WITHOUT_KIT = ("bullseye",)
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,16 @@ class Host:
     suite: str
     offset: int
 
+    @property
+    def needs_kit(self) -> bool:
+        """Whether it is provisioned with the runtime kit as a file."""
+        return self.group == "agents" and self.suite in SUITES_WITHOUT_KIT
+
 
 #: Where agents have the folder that they share.
 SHARED = "/mnt/shared"
-#: With the suite ``trixie-sid`` the engine is unstable's, which changes every day, so it is no default.
+#: With the suite ``trixie-sid`` the engine is unstable's, which changes every day, so it is no default. Agents with
+#: ``bullseye`` are as old as RHEL 9: Python 3.9, nft 0.9.8, version 4.1 of the Docker SDK.
 HOSTS = (
     Host("agent1", "agents", "bookworm", 11),
     Host("agent2", "agents", "bookworm", 12),
@@ -104,6 +112,11 @@ class Lab:
     def manager_inventory(self) -> Path:
         """The inventory that is installed on manager1."""
         return self.folder / "manager-inventory.yml"
+
+    @property
+    def kit(self) -> Path:
+        """The runtime kit as a file, of packages of this machine."""
+        return self.folder / "kit.tar.gz"
 
     @property
     def key(self) -> Path:

@@ -64,20 +64,21 @@ def write_inventories(lab: Lab, state: State) -> None:
     managers = _MANAGER_VARS.format(inventory=lab.manager_inventory, policy=POLICY, wheels=lab.wheels)
     text = _HEAD.format(key=lab.key, known_hosts=lab.known_hosts, queue=queue)
     for group in dict.fromkeys(host.group for host in HOSTS):
-        text += _group(group, state) + {"agents": agents, "managers": managers}.get(group, "")
+        text += _group(group, state, lab.kit) + {"agents": agents, "managers": managers}.get(group, "")
     lab.inventory.write_text(text)
     login = f"      vars:\n{_LOGIN_OF_MANAGER}"
     of_agents = f"{_group('agents', state)}{agents}{_LOGIN_OF_MANAGER}"
     lab.manager_inventory.write_text(f"{_HEAD_OF_MANAGER}{of_agents}{_group('gateways', state)}{login}")
 
 
-def _group(group: str, state: State) -> str:
-    """Return the inventory lines of a group's hosts."""
-    return f"    {group}:\n      hosts:\n" + "".join(_entry(host, state) for host in HOSTS if host.group == group)
+def _group(group: str, state: State, kit: Path | None = None) -> str:
+    """Return the inventory lines of a group's hosts; who provisions them has the ``kit``."""
+    return f"    {group}:\n      hosts:\n" + "".join(_entry(host, state, kit) for host in HOSTS if host.group == group)
 
 
-def _entry(host: Host, state: State) -> str:
+def _entry(host: Host, state: State, kit: Path | None) -> str:
     """Return the inventory lines of a host."""
     address = state.address(host)
     lines = f"        {host.name}:\n          ansible_host: {address}\n"
-    return lines + (f"          agent_underlay_address: {address}\n" if host.group == "agents" else "")
+    lines += f"          agent_underlay_address: {address}\n" if host.group == "agents" else ""
+    return lines + (f"          agent_kit: {kit}\n" if kit and host.needs_kit else "")

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.lab.command import LabError, in_parallel, run_logged, step
-from tests.lab.identity import Lab
+from tests.lab.identity import HOSTS, Lab
 from tests.lab.leftovers import end_processes, join_cgroup_line, remove_folder
 from tests.lab.wheels import ensure_wheels
 
@@ -50,6 +50,7 @@ def ensure_provisioned(lab: Lab, load_images: Callable[[], object] | None = None
     remove_runs(lab)  # of a killed run
     try:
         with step("hosts provisioned"):
+            _make_kit(lab)
             in_parallel(*(partial(_provision, lab, group, *_FIRST[group]) for group in groups))
             later = [group for group in groups if _FIRST[group]]
             in_parallel(*last, *(partial(_provision, lab, group, "--tags", "access") for group in later))
@@ -87,17 +88,28 @@ def _files(group: str) -> Iterator[Path]:
         yield from (path for path in found if path.is_file() and path.suffix != ".pyc")
 
 
+def _make_kit(lab: Lab) -> None:
+    """Make the runtime kit of agents that need it as a file, unless it is there."""
+    if any(host.needs_kit for host in HOSTS) and not lab.kit.exists():
+        _run(lab, "kit", "build_kit", "-e", f"agent_kit_path={lab.kit}")
+
+
 def _provision(lab: Lab, group: str, *options: str) -> None:
-    """Run the playbook of a group of hosts, with SSH connections of its own."""
+    """Run the playbook of a group of hosts, or a part of it."""
     part = "access" if "--tags" in options else ""
-    log = lab.logs / f"provision_{group}{part and f'-{part}'}.log"
+    _run(lab, group, f"provision_{group}", *options, part=part)
+
+
+def _run(lab: Lab, title: str, name: str, *options: str, part: str = "") -> None:
+    """Run a playbook, with SSH connections of its own."""
+    log = lab.logs / f"{name}{part and f'-{part}'}.log"
     log.unlink(missing_ok=True)
-    environment = {**os.environ, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.connections / group)}
-    playbook = f"backendai.cluster.provision_{group}"
+    environment = {**os.environ, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.connections / title)}
+    playbook = f"backendai.cluster.{name}"
     command = (str(ANSIBLE), "-i", str(lab.inventory), playbook, *options)
     enter = f'{join_cgroup_line(lab, RUNS)}; exec "$@"'
     try:
-        with step(f"  {group}{part and f': {part}'}"):
+        with step(f"  {title}{part and f': {part}'}"):
             run_logged(log, "sh", "-euc", enter, command[0], *command, env=environment)
     except LabError as error:
         failure = failed_task(log.read_text(errors="replace"))

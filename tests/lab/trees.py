@@ -29,6 +29,10 @@ _MERGED_USR = (
     "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
     f"--setup-hook=printf '{_PINS}' > \"$1/etc/apt/preferences.d/lab\"",
 )
+#: Debian 11 has none of them, without which the hook fails. Its installer makes these links.
+_LINKED_USR = (
+    '--setup-hook=for name in bin lib lib64 sbin; do mkdir -p "$1/usr/$name" && ln -s "usr/$name" "$1/$name"; done',
+)
 #: No documentation, and no fsync: a tree damaged by a crash is built again.
 _DPKG_OPTIONS = """\
 path-exclude=/usr/share/doc/*
@@ -117,7 +121,7 @@ class Tree:
             f"--aptopt={settings}",
             f"--dpkgopt={excluded}",
             "--skip=cleanup/apt/lists",
-            *_MERGED_USR,
+            *(_LINKED_USR if base == "bullseye" else _MERGED_USR),
             base,
             str(self.root),
             f"deb [signed-by={KEYRING}] {url} {base} main",

@@ -10,6 +10,9 @@ from docker.errors import ImageNotFound, NotFound
 
 from tests.unit.builders import IMAGE
 
+NEWER = frozenset({"cgroupns", "device_requests", "platform"})
+"""The settings of a container that the oldest Docker SDK of agents, 4.1.0 of Debian 11, does not know."""
+
 
 class Images(dict[str, dict[str, Any]]):
     """The images of an engine by name; called, it lists them as the API does."""
@@ -47,7 +50,7 @@ class FakeDocker:
         return {**known, **asked, "SecurityOptions": self.security_options}
 
     def version(self) -> dict[str, str]:
-        return {"Version": "20.10.24", "ApiVersion": "1.41"}
+        return {"Version": self.server_version, "ApiVersion": self.api_version}
 
     def inspect_image(self, name: str) -> dict[str, Any]:
         if name not in self.images:
@@ -81,9 +84,11 @@ class FakeDocker:
         return settings
 
     def create_host_config(self, **settings: Any) -> dict[str, Any]:
+        assert NEWER.isdisjoint(settings), "SDK 4.1.0 raises TypeError"
         return settings
 
     def create_container(self, image: str, name: str, **settings: Any) -> dict[str, str]:
+        assert NEWER.isdisjoint(settings), "SDK 4.1.0 raises TypeError"
         self.calls.append(f"create {name}")
         self.asked.append({"image": image, "name": name, **settings})
         labels = settings["labels"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any, NamedTuple
 
 from .._model.devices import device_nodes
@@ -22,6 +23,10 @@ from .sdk import docker
 # executes no program that has it by its file, such as Debian's ping; without the second, the engine's filter of system
 # calls forbids mbind and set_mempolicy, which bind memory to NUMA nodes.
 BOUNDING = ["NET_RAW", "SYS_NICE"]
+
+# Engines before this one, such as that of Debian 11, make all of it inheritable, too (CVE-2022-24769), and processes of
+# sessions have no capability of any kind: there, nothing is left in it. Their API is older than that of 23.0.
+_NOT_INHERITABLE, _NEWER_API = (20, 10, 14), "1.42"
 
 # With it, a setuid program of the image could send any frame over InfiniBand: raw packet queue pairs pass no firewall.
 FORBIDDEN_WITH_INFINIBAND = ["NET_RAW"]
@@ -181,7 +186,6 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     (first, first_address), *others = _network_attachments(container)
     has_endpoint_mac = speaks(client, ENDPOINT_MAC)
     endpoint = _endpoint(first_address, container.mac if has_endpoint_mac else None)
-    mounts: list[Any] = [_mount(bind) for bind in container.all_binds]
     container_id = client.create_container(
         container.image,
         name=container.name,
@@ -202,40 +206,57 @@ def create_container(client: docker.APIClient, container: Container) -> str:
         mac_address=None if has_endpoint_mac else container.mac,
         ports=[port for port, _address, _host_port in container.published],
         networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
-        host_config=client.create_host_config(
-            network_mode=first,
-            # With userns-remap of the engine, the user of the container would be another one to the files that it gets.
-            userns_mode="host",
-            mounts=mounts,
-            # The entrypoint adopts processes, and starts again what somebody has killed.
-            init=False,
-            group_add=list(map(str, container.groups)),
-            cpuset_cpus=",".join(map(str, container.cpus)),
-            devices=_device_mappings(container),
-            device_requests=_gpu_request(container),
-            cap_add=BOUNDING if container.no_new_privileges else None,
-            cap_drop=["ALL"]
-            if container.no_new_privileges
-            else FORBIDDEN_WITH_INFINIBAND
-            if container.infiniband is not None
-            else None,
-            security_opt=["no-new-privileges"] if container.no_new_privileges else None,
-            ulimits=_ulimits(container),
-            mem_limit=container.memory,
-            # The limit of memory and swap together: equal to the memory limit, so no swap.
-            memswap_limit=container.memory,
-            # The engine's default of 64 MiB is too little for the workers of data loaders, and for Ray. What is used
-            # counts towards the memory limit.
-            shm_size=container.shm_size or container.memory // 2,
-            pids_limit=container.pids,
-            log_config=_log_config(container.log),
-            restart_policy={"Name": "no"},
-            port_bindings={port: (address, host_port) for port, address, host_port in container.published},
-        ),
+        host_config=_host_config(client, container, first),
     )["Id"]
     for network, address in others:
         client.connect_container_to_network(container_id, network, ipv4_address=address)
     return str(container_id)
+
+
+def _host_config(client: docker.APIClient, container: Container, network: str) -> dict[str, Any]:
+    """Return what the engine gives a container, whose first network is ``network``."""
+    mounts: list[Any] = [_mount(bind) for bind in container.all_binds]
+    config: dict[str, Any] = client.create_host_config(
+        network_mode=network,
+        # With userns-remap of the engine, the user of the container would be another one to the files that it gets.
+        userns_mode="host",
+        mounts=mounts,
+        # The entrypoint adopts processes, and starts again what somebody has killed.
+        init=False,
+        group_add=list(map(str, container.groups)),
+        cpuset_cpus=",".join(map(str, container.cpus)),
+        devices=_device_mappings(container),
+        cap_add=_bounding(client) if container.no_new_privileges else None,
+        cap_drop=["ALL"]
+        if container.no_new_privileges
+        else FORBIDDEN_WITH_INFINIBAND
+        if container.infiniband is not None
+        else None,
+        security_opt=["no-new-privileges"] if container.no_new_privileges else None,
+        ulimits=_ulimits(container),
+        mem_limit=container.memory,
+        # The limit of memory and swap together: equal to the memory limit, so no swap.
+        memswap_limit=container.memory,
+        # The engine's default of 64 MiB is too little for the workers of data loaders, and for Ray. What is used
+        # counts towards the memory limit.
+        shm_size=container.shm_size or container.memory // 2,
+        pids_limit=container.pids,
+        log_config=_log_config(container.log),
+        restart_policy={"Name": "no"},
+        port_bindings={port: (address, host_port) for port, address, host_port in container.published},
+    )
+    # Engines have known it since 19.03, but the SDK only since 4.3, and Debian 11 has 4.1.
+    if requests := _gpu_requests(container):
+        config["DeviceRequests"] = requests
+    return config
+
+
+def _bounding(client: docker.APIClient) -> list[str] | None:
+    """Return what no-new-privileges leaves in the bounding set with this engine."""
+    if speaks(client, _NEWER_API):
+        return BOUNDING
+    numbers = re.findall(r"\d+", str(client.version().get("Version")))[:3]
+    return BOUNDING if tuple(map(int, numbers)) >= _NOT_INHERITABLE else None
 
 
 def _endpoint(address: str | None, mac: str | None) -> dict[str, Any]:
@@ -311,12 +332,14 @@ def _log_config(log: LogConfig | None) -> docker.types.LogConfig | None:
     return docker.types.LogConfig(type=log.driver, config={**config, **compressed})
 
 
-def _gpu_request(container: Container) -> list[Any] | None:
-    """Return the device request for the GPUs of a container, by CDI or NVIDIA's runtime; ``None`` without GPUs."""
+def _gpu_requests(container: Container) -> list[dict[str, Any]]:
+    """Return the request for the GPUs of a container, by CDI or NVIDIA's runtime, in the format of the engine's API."""
     gpus = _nvidia_gpus(container)
-    if gpus and _uses_cdi(container):
-        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}]
-    return [{"Driver": "nvidia", "DeviceIDs": gpus, "Capabilities": [["gpu"]]}] if gpus else None
+    if not gpus:
+        return []
+    by_name = {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus], "Capabilities": []}
+    by_hook = {"Driver": "nvidia", "DeviceIDs": gpus, "Capabilities": [["gpu"]]}
+    return [{"Count": 0, "Options": {}, **(by_name if _uses_cdi(container) else by_hook)}]
 
 
 def _uses_cdi(container: Container) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab import provision
 from tests.lab.command import LabError
-from tests.lab.identity import Lab
+from tests.lab.identity import Host, Lab
 from tests.lab.provision import ensure_provisioned, failed_task
 
 LOG = """\
@@ -49,6 +49,23 @@ def test_hosts_let_managers_in_when_the_managers_have_keys(lab: Lab, runs: list[
     skipped, only = ("--skip-tags", "access"), ("--tags", "access")
     assert sorted(runs[:3]) == [("agents", *skipped), ("gateways", *skipped), ("managers",)]
     assert sorted(runs[3:]) == [("agents", *only), ("gateways", *only)]
+
+
+def test_the_kit_is_made_once_before_an_agent_that_needs_it_is_provisioned(
+    lab: Lab, runs: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_provisioned(lab)
+    assert "backendai.cluster.build_kit" not in {run[0] for run in runs}
+    monkeypatch.setattr(provision, "HOSTS", (Host("agent3", "agents", "bullseye", 13),))
+    lab.provisioned.unlink()
+    runs.clear()
+    ensure_provisioned(lab)
+    assert runs[0] == ("backendai.cluster.build_kit", "-e", f"agent_kit_path={lab.kit}")
+    lab.kit.touch()
+    lab.provisioned.unlink()
+    runs.clear()
+    ensure_provisioned(lab)
+    assert "backendai.cluster.build_kit" not in {run[0] for run in runs}
 
 
 def test_images_are_loaded_when_the_agents_have_engines(lab: Lab, runs: list[tuple[str, ...]]) -> None:

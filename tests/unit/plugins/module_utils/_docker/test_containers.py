@@ -208,7 +208,6 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
         "group_add": [],
         "cpuset_cpus": "0,2",
         "devices": [],
-        "device_requests": None,
         "cap_add": ["NET_RAW", "SYS_NICE"],
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
@@ -234,6 +233,24 @@ def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     nothing = {labels.DERIVED: "{}", labels.GROUPS: "[]", labels.INFINIBAND: "[]"}
     assert request["labels"] == {**MAIN.labels, **nothing, labels.DIGEST: MAIN.digest()}, "none is that of its image"
+
+
+@pytest.mark.parametrize(
+    ("server", "api", "bounding"),
+    [
+        ("20.10.5+dfsg1", "1.41", None),
+        ("20.10.13", "1.41", None),
+        ("20.10.14", "1.41", ["NET_RAW", "SYS_NICE"]),
+        ("dev", "1.42", ["NET_RAW", "SYS_NICE"]),
+    ],
+)
+def test_an_engine_that_makes_capabilities_inheritable_leaves_none_to_a_container(
+    engine: Any, server: str, api: str, bounding: list[str] | None
+) -> None:
+    engine.server_version, engine.api_version = server, api
+    apply(engine, MAIN)
+    host = engine.asked[0]["host_config"]
+    assert (host["cap_add"], host["cap_drop"]) == (bounding, ["ALL"])
 
 
 def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
@@ -475,11 +492,10 @@ def test_container_has_its_device_nodes_once_and_its_gpus_by_uuid(engine: Any) -
     (change,) = apply(engine, dataclasses.replace(MAIN, devices=devices))
     assert change.after == PHRASE + "".join(f", device {device}" for device in devices)
     host = engine.asked[0]["host_config"]
-    taken = HostConfig("1.41", devices=host["devices"], device_requests=host["device_requests"])
-    assert taken["Devices"] == [
+    assert HostConfig("1.41", devices=host["devices"])["Devices"] == [
         node(path) for path in ("/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/fuse")
     ]
-    assert taken["DeviceRequests"] == [
+    assert host["DeviceRequests"] == [
         {
             "Driver": "nvidia",
             "Count": 0,
@@ -502,8 +518,7 @@ def test_gpus_are_requested_by_cdi_if_all_of_them_have_a_cdi_name(
     engine: Any, cdi_gpus: set[str], request_of: tuple[str, list[str], list[list[str]]]
 ) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa", "GPU-bbbb"), cdi_gpus=frozenset(cdi_gpus)))
-    taken = HostConfig("1.41", device_requests=engine.asked[0]["host_config"]["device_requests"])
-    (request,) = taken["DeviceRequests"]
+    (request,) = engine.asked[0]["host_config"]["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == request_of
     # GPUs requested by CDI must not be requested from NVIDIA's runtime too.
     visible_devices = engine.asked[0]["environment"]["NVIDIA_VISIBLE_DEVICES"]
@@ -522,7 +537,7 @@ def test_device_nodes_of_gpus_are_requested_where_the_hook_gives_the_gpus(engine
 
 def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), cdi_gpus=frozenset({"GPU-aaaa"})))
-    assert engine.asked[0]["host_config"]["device_requests"] is None
+    assert "DeviceRequests" not in engine.asked[0]["host_config"]
     assert "NVIDIA_VISIBLE_DEVICES" not in engine.asked[0]["environment"]
 
 
