@@ -72,6 +72,9 @@ docs: setup ## Every page of documentation with its examples, every reference, e
 docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
 	$(WITH_BIN) python -m tests.gates.docs_site
 
+modules: setup ## Generate the options in the documentation of the modules session and queue
+	$(BIN)/python -m tests.gates.session_modules
+
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey
 

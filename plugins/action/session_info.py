@@ -23,11 +23,12 @@ from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._request.run_options import RunOptions, parse_run
 from ..plugin_utils._request.spec import SessionSpec
 from ..plugin_utils.absence_file import load_absences
-from ..plugin_utils.agents_action import AgentsAction, problems_of, survey
-from ..plugin_utils.control import attendance_in, read_answers
+from ..plugin_utils.agents_action import AgentsAction
+from ..plugin_utils.cluster_view import attendance_in, read_answers
 from ..plugin_utils.host_program import COLLECTION
 from ..plugin_utils.host_request import coerce
 from ..plugin_utils.session_options import parse_options
+from ..plugin_utils.survey import problems_of, survey
 
 ENDED = ("TERMINATED", "CANCELLED")
 """The statuses that only sessions which have ended can have."""

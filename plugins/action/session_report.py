@@ -24,6 +24,7 @@ from ..plugin_utils._report.verification import (
     not_found_report,
 )
 from ..plugin_utils.agent_results import collect_parts
+from ..plugin_utils.cluster_view import attendance_in, read_answers, with_inventory, with_reservations
 from ..plugin_utils.control import ControlAction
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
@@ -45,9 +46,10 @@ class ActionModule(ControlAction):
         """List the agents, and what is free on them, less what other runs are about to claim."""
         args = self._task.args
         entries = self.entries(self.queue(variables))
-        cluster = self.with_inventory(self.cluster_state(args["agents"], variables, entries), variables)
-        cluster = self.with_reservations(cluster, entries)
-        away, answered = self.attendance(args["agents"], variables)
+        answers = self.answers(args["agents"], variables)
+        cluster = with_inventory(read_answers(answers, entries), args["agents"], variables["hostvars"], answers)
+        cluster = with_reservations(cluster, entries)
+        away, answered = attendance_in(answers)
         report = printable_data(agents_report(cluster))
         self.write_report(args.get("path") or "", to_json(report))
         self.show(render_agents(report))

@@ -9,10 +9,7 @@ short_description: Pull images on an agent, or remove those that nothing needs
 description:
   - "Internal: called by the playbooks of this collection."
   - Starts to pull an image if the agent does not have it, and shows the progress. A background process on the agent
-    pulls; it ends when the session is no longer claimed there, or no run asks for the image any more.
-  - With O(state=claimed), each poll renews the claim of this run, so that it does not expire before the pull ends. The
-    task returns after a third of O(claim_ttl), even if the pull is not finished, so that all agents can renew their
-    claims in turn.
+    pulls; it ends when no run asks for the image any more.
   - With O(state=present), O(images) are pulled before a session needs them, as sessions would pull them. An image that
     another agent has is pulled by its digest.
   - With O(state=absent), images are removed that came to the agent with sessions, and that no container, no session and
@@ -23,21 +20,13 @@ extends_documentation_fragment:
   - backendai.cluster.attributes.group
 attributes:
   check_mode:
-    details: Nothing is pulled or removed, and no claim is needed.
+    details: Nothing is pulled or removed.
 options:
   state:
-    description: Whether images are pulled for O(starts), pulled before they are needed, or removed.
+    description: Whether images are pulled before they are needed, or removed.
     type: str
-    choices: [claimed, present, absent]
-    default: claimed
-  starts:
-    description:
-      - The sessions that this run starts, as M(backendai.cluster.session_plan) returned them, for O(state=claimed).
-    type: list
-    elements: dict
-  claim_ttl:
-    description: After how many seconds the claim of an uncommitted session expires, for O(state=claimed).
-    type: int
+    choices: [present, absent]
+    default: present
   images:
     description: The images to pull, for O(state=present), or those that stay, for O(state=absent).
     type: list
@@ -74,9 +63,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sessions: {type: dict, returned: with O(state=claimed),
-  description: "The C(images) of each session on this agent, or why its pull C(failed), by session id."}
-repeat: {type: bool, returned: with O(state=claimed), description: Whether another round has to follow.}
 images: {type: dict, returned: with O(state=present), description: "The images on this agent, by name."}
 missing: {type: list, elements: str, returned: with O(state=present), description: The images that could not be pulled.}
 removed: {type: list, elements: dict, returned: with O(state=absent),

@@ -2,20 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Asks the programs on several agents the same thing, from one task on the control node."""
+"""Asks the programs on several hosts the same thing, from one task on the control node."""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ..module_utils._model.printable import printable
 from . import host_program
-from .agent_program import AgentProgram
+from .agent_program import AGENT, AgentProgram, HostKind
 from .host_link import NOTHING_TYPED, InventoryHosts, Passwords, Template
 from .host_request import build_payload, result_of
 from .link_pool import LinkPool, Outcome, Overdue
@@ -38,19 +38,47 @@ OptionsOf = Callable[[str, Mapping[str, Any], Template], Mapping[str, Any]]
 """Returns the options of a request for an agent, from its name, its variables and what renders templates in them."""
 
 
+Tell = Callable[[str, str, Answer | None], None]
+"""Is told of a step that begins, then of the answer of each host to it, as it comes."""
+
+
+class Asks(Protocol):
+    """What asks hosts, as :class:`AgentCalls` does."""
+
+    def ask(
+        self, phase: str, agents: Iterable[str], options_of: OptionsOf, seconds: int, step: str = ""
+    ) -> dict[str, Answer]:
+        """Return the result of a phase on each of the hosts, or why there is none."""
+
+    def give_up(self) -> None:
+        """Forget the requests that have not been answered."""
+
+
+class Mode(NamedTuple):
+    """How hosts work: in ``check`` mode they change and install nothing; they return a ``diff`` if it is wanted."""
+
+    check: bool = False
+    diff: bool = False
+
+
+NORMAL = Mode()
+
+
 @dataclasses.dataclass
 class _Call:
     program: AgentProgram
     phase: str
     request: bytes
     seconds: float
+    step: str = ""
     sent_program: bool = False
 
 
 class AgentCalls:
-    """The agents of an inventory, asked through a pool of links. ``note`` is told what helps to find faults.
+    """The agents of an inventory, or its gateways, asked through a pool of links.
 
-    In ``check_mode`` agents install nothing.
+    ``kind`` says which of the variables of hosts belong to each request. ``note`` is told what helps to find faults,
+    ``tell`` of steps and answers.
     """
 
     def __init__(
@@ -59,27 +87,33 @@ class AgentCalls:
         pool: LinkPool,
         passwords: Passwords = NOTHING_TYPED,
         *,
-        check_mode: bool = False,
+        kind: HostKind = AGENT,
+        mode: Mode = NORMAL,
         note: Callable[[str], None] = lambda _text: None,
+        tell: Tell = lambda _step, _host, _answer: None,
     ) -> None:
-        self._hosts, self._pool, self._passwords = hosts, pool, passwords
-        self._check_mode, self._note = check_mode, note
+        self._hosts, self._pool, self._passwords, self._kind = hosts, pool, passwords, kind
+        self._mode, self._note, self._tell = mode, note, tell
         self._programs: dict[str, AgentProgram] = {}
 
-    def ask(self, phase: str, agents: Iterable[str], options_of: OptionsOf, seconds: int) -> dict[str, Answer]:
+    def ask(
+        self, phase: str, agents: Iterable[str], options_of: OptionsOf, seconds: int, step: str = ""
+    ) -> dict[str, Answer]:
         """Return the result of a phase on each of the agents, which have some seconds for it, or why there is none.
 
-        The texts of results are safe to print.
+        The texts of results are safe to print. ``step`` names for people what the agents do.
         """
         names = list(agents)
         calls: dict[str, _Call] = {}
         answers: dict[str, Answer] = {}
+        if step and names:
+            self._tell(step, "", None)
         with limited_memory():
             for name in names:
                 try:
-                    calls[name] = self._begin(phase, name, options_of, seconds)
+                    calls[name] = self._begin(phase, name, options_of, seconds, step)
                 except (AnsibleError, TypeError, ValueError) as error:
-                    answers[name] = _failure(error)
+                    answers[name] = self._answered(step, name, _failure(error))
             answers |= self._collect(calls)
             # A host that sends without end leaves no memory for others: each of those is asked again by itself.
             for name in [name for name, answer in answers.items() if answer == _CROWDED]:
@@ -87,21 +121,27 @@ class AgentCalls:
                 answers |= self._collect({name: calls[name]})
         return {name: answers[name] for name in names}
 
-    def _begin(self, phase: str, name: str, options_of: OptionsOf, seconds: int) -> _Call:
+    def give_up(self) -> None:
+        """Forget the requests that have not been answered, and make the links to their hosts anew."""
+        for name in self._pool.give_up():
+            if name in self._programs:
+                self._programs[name].renew()
+
+    def _begin(self, phase: str, name: str, options_of: OptionsOf, seconds: int, step: str) -> _Call:
         """Send a request to an agent."""
         variables, template = self._hosts.variables(name)
         program = self._programs.get(name)
         if program is None:
-            program = self._programs[name] = AgentProgram(variables, template, self._passwords)
+            program = self._programs[name] = AgentProgram(variables, template, self._passwords, self._kind)
         options = options_of(name, variables, template)
-        request = program.request(phase, options, seconds, check_mode=self._check_mode)
-        call = _Call(program, phase, request, seconds + GRACE)
+        request = program.request(phase, options, seconds, check_mode=self._mode.check, diff=self._mode.diff)
+        call = _Call(program, phase, request, seconds + GRACE, step)
         self._send(name, call)
         return call
 
     def _send(self, name: str, call: _Call) -> None:
         archive = host_program.archive() if call.sent_program else b""
-        payload = build_payload(archive, call.request, check_mode=self._check_mode)
+        payload = build_payload(archive, call.request, check_mode=self._mode.check)
         self._pool.submit(name, call.program.link, call.program.command, payload, call.seconds)
 
     def _collect(self, calls: Mapping[str, _Call]) -> dict[str, Answer]:
@@ -114,11 +154,16 @@ class AgentCalls:
             except (AnsibleError, MemoryError) as error:
                 answer = _failure(error)
             if answer is not None:
-                answers[name] = answer
+                answers[name] = answer if answer == _CROWDED else self._answered(call.step, name, answer)
                 continue
             call.sent_program = True
             self._send(name, call)
         return answers
+
+    def _answered(self, step: str, name: str, answer: Answer) -> Answer:
+        if step:
+            self._tell(step, name, answer)
+        return answer
 
     def _read(self, call: _Call, outcome: Outcome) -> Answer | None:
         """Return the answer in what the link to an agent has returned; none if the agent lacks the program."""

@@ -2,40 +2,58 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The program on an agent, called outside of a task on it: each call is a process there."""
+"""The program on an agent or gateway, called outside of a task on it: each call is a process there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..module_utils._module import CONNECTION_OPTIONS
+from ..module_utils._module import CONNECTION_OPTIONS, GATEWAY_OPTIONS
 from .host_link import NOTHING_TYPED, HostLink, Output, Passwords, Template, connection_settings, interpreter_of
 from .host_request import build_request, coerce_variables, command_of, parse_output, result_of, send_request
 
 
+class HostKind(NamedTuple):
+    """Which variables of a host belong to each request: those of ``options``, which begin with ``prefix``."""
+
+    prefix: str
+    options: Mapping[str, Any]
+
+
+AGENT, GATEWAY = HostKind("agent_", CONNECTION_OPTIONS), HostKind("gateway_", GATEWAY_OPTIONS)
+
+
 class AgentProgram:
-    """The program on one agent. ``variables`` are those of the agent, which ``template`` renders.
+    """The program on one host. ``variables`` are those of the host, which ``template`` renders.
 
     The connection is kept as long as that of a task, and shared with other processes, if its plugin can do so. May
     raise :class:`AnsibleError`.
     """
 
-    def __init__(self, variables: Mapping[str, Any], template: Template, passwords: Passwords = NOTHING_TYPED) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, Any],
+        template: Template,
+        passwords: Passwords = NOTHING_TYPED,
+        kind: HostKind = AGENT,
+    ) -> None:
         self._settings, self._passwords = connection_settings(variables, template), passwords
-        self._options = coerce_variables(CONNECTION_OPTIONS, "agent_", variables, template)
+        self._options = coerce_variables(kind.options, kind.prefix, variables, template)
         self._interpreter = interpreter_of(variables, template)
         self.command = command_of(self._interpreter.command)
         """The shell command that runs the program; its standard input is the launcher with a request."""
         self.link = HostLink(self._settings, self._passwords)
         """The connection to the agent."""
 
-    def request(self, phase: str, options: Mapping[str, Any], seconds: int, *, check_mode: bool = False) -> bytes:
+    def request(
+        self, phase: str, options: Mapping[str, Any], seconds: int, *, check_mode: bool = False, diff: bool = False
+    ) -> bytes:
         """Return a request for a phase, which the program has some seconds for. ``options`` are data, never templates.
 
-        The places of the agent are among its options.
+        The places of the host are among its options.
         """
-        return build_request(phase, {**options, **self._options}, seconds, check_mode=check_mode)
+        return build_request(phase, {**options, **self._options}, seconds, check_mode=check_mode, diff=diff)
 
     def reply(self, output: Output) -> dict[str, Any]:
         """Return the reply in what the command has returned. Raises :class:`AnsibleActionFail` if there is none."""

@@ -7,22 +7,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._module import CAPACITY_OPTIONS
-from .agent_calls import AgentCalls, Answer, Failure
-from .agent_results import HIDDEN
+from .agent_calls import AgentCalls, Mode, Tell
+from .agent_program import AGENT, HostKind
 from .control import ControlAction
-from .host_link import InventoryHosts, Template, forks, typed_passwords
-from .host_request import coerce_variables
+from .host_link import InventoryHosts, forks, typed_passwords
 from .interruption import interruptible
 from .link_pool import LinkPool
-from .removed_options import refuse_removed_options
-
-SURVEY_SECONDS = 120
 
 
 class AgentsAction(ControlAction):
@@ -53,52 +48,29 @@ class AgentsAction(ControlAction):
     @contextlib.contextmanager
     def calls(self, task_vars: Mapping[str, Any]) -> Iterator[AgentCalls]:
         """Return what asks agents; an interruption of the run ends the block."""
-        passwords = typed_passwords(self._play_context, task_vars)
+        with self.calls_of((AGENT,), task_vars) as (agents,):
+            yield agents
+
+    @contextlib.contextmanager
+    def calls_of(
+        self, kinds: Sequence[HostKind], task_vars: Mapping[str, Any], tell: Tell = lambda _step, _host, _answer: None
+    ) -> Iterator[list[AgentCalls]]:
+        """Return what asks hosts of each kind; an interruption of the run ends the block."""
+        hosts, passwords = InventoryHosts(task_vars, self._loader), typed_passwords(self._play_context, task_vars)
         with interruptible() as interruption, LinkPool(forks(), interruption.check) as pool:
-            yield AgentCalls(
-                InventoryHosts(task_vars, self._loader),
-                pool,
-                passwords,
-                check_mode=self._task.check_mode,
-                note=self._display.vvv,
-            )
+            yield [
+                AgentCalls(
+                    hosts,
+                    pool,
+                    passwords,
+                    kind=kind,
+                    mode=Mode(self._task.check_mode, self._task.diff),
+                    note=self._display.vvv,
+                    tell=tell,
+                )
+                for kind in kinds
+            ]
 
     def within_limit(self, agents: Collection[str], task_vars: Mapping[str, Any]) -> list[str]:
         """Return those of the agents that ``--limit`` does not hide."""
         return InventoryHosts(task_vars, self._loader).within_limit(agents)
-
-
-def survey(
-    calls: AgentCalls, agents: Iterable[str], images: Sequence[str] = (), paths: Sequence[str] = ()
-) -> dict[str, Mapping[str, Any]]:
-    """Return the facts of agents as :func:`control.read_answers` takes them."""
-
-    own: dict[str, Sequence[str]] = {}
-
-    def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
-        own[name] = list(variables)
-        settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
-        return {"images": list(images), "paths": list(paths), "keys_of": [], "settings": settings}
-
-    answers = calls.ask("survey", agents, options, SURVEY_SECONDS)
-    return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}
-
-
-def _result(answer: Answer, variables: Iterable[str]) -> Mapping[str, Any]:
-    if not isinstance(answer, Failure):
-        return refuse_removed_options(answer, variables)
-    return {"unreachable": True, "msg": answer.message} if answer.unreachable else {"error": answer.message}
-
-
-def problems_of(
-    agents: Iterable[str], answers: Mapping[str, Mapping[str, Any]], unavailable: Mapping[str, str]
-) -> dict[str, dict[str, str]]:
-    """Return, by name, the agents without facts: whether one is unreachable, unusable or hidden, and the reason."""
-    found = {}
-    for name in agents:
-        if name not in answers:
-            found[name] = {"problem": "hidden", "reason": HIDDEN}
-        elif name in unavailable:
-            problem = "unreachable" if answers[name].get("unreachable") else "unusable"
-            found[name] = {"problem": problem, "reason": unavailable[name]}
-    return found

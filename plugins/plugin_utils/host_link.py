@@ -28,7 +28,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.become import BecomeBase
 from ansible.plugins.connection import ConnectionBase
-from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
+from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin, lookup_loader
 from ansible.template import Templar
 
 Template = Callable[[Any], Any]
@@ -275,6 +275,17 @@ class InventoryHosts:
         """Return the variables of a host as they are, and what renders templates in them."""
         variables = {**self._hostvars.raw_get(name), "hostvars": self._hostvars, "groups": self._groups}
         return variables, Templar(loader=self._loader, variables=variables).template
+
+    def render(self, name: str, path: str, known: Mapping[str, Any], folders: Sequence[str] = ()) -> str:
+        """Return the template in a file, rendered with the variables of a host and those that are ``known``.
+
+        It may include files beside it, and of other ``folders``. Raises :class:`AnsibleError`.
+        """
+        variables = {**self.variables(name)[0], "ansible_search_path": list(folders)}
+        templar = Templar(loader=self._loader, variables=variables)
+        lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=templar)
+        (text,) = lookup.run([path], variables=variables, template_vars=dict(known))
+        return str(text)
 
     def _manager(self) -> InventoryManager:
         manager = InventoryManager(loader=self._loader, parse=False)

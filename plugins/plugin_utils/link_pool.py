@@ -110,10 +110,21 @@ class LinkPool:
                 self._jobs.remove(job)
                 yield job.name, outcome
 
-    def close(self) -> None:
-        """End the threads, and kill the processes of commands that still run."""
+    def give_up(self) -> list[str]:
+        """Forget all commands, and kill the processes of those that run; return their names.
+
+        More commands may be submitted afterwards; a link that one of these has used may still be in use.
+        """
+        names = [job.name for job in self._jobs]
         for job in list(self._jobs):
             self._give_up(job)
+        self._jobs.clear()
+        self._kill_lost()
+        return names
+
+    def close(self) -> None:
+        """End the threads, and kill the processes of commands that still run."""
+        self.give_up()
         for _thread in range(self._threads):
             self._waiting.put(None)
         self._threads = 0

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -17,14 +17,14 @@ from ..module_utils._model.validation import ValidationErrors
 from ._request.registries import OPTION, parse_registries
 
 
-def read_registries(variables: Mapping[str, Any], templar: Any) -> dict[str, Credential]:
-    """Return the credentials of the variable ``session_registries``.
+def read_registries(variables: Mapping[str, Any], template: Callable[[Any], Any]) -> dict[str, Credential]:
+    """Return the credentials of the variable ``session_registries``, which ``template`` renders.
 
     It is no option of a task, because Ansible can be told to display those. Raises :class:`AnsibleActionFail` for
     invalid credentials, without their secrets.
     """
     problems = ValidationErrors()
-    credentials = parse_registries(problems, templar.template(variables.get(OPTION) or {}))
+    credentials = parse_registries(problems, template(variables.get(OPTION) or {}))
     if problems:
         raise AnsibleActionFail(str(problems))
     return credentials

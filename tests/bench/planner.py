@@ -13,18 +13,16 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from ansible.parsing.dataloader import DataLoader
-from ansible.playbook.task import Task
-from ansible.template import Templar
-
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Group, Unschedulable, place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.new_session import plan_session
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.site import Site
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.waiting_sessions import plan_waiting
 from tests.bench.nodes import (
     AGENTS,
     CPU_OF_ONE,
@@ -38,6 +36,7 @@ from tests.bench.nodes import (
 )
 from tests.bench.timing import BenchError
 from tests.unit.builders import POOLS, requested, result, spec
+from tests.unit.plugins.action.stages import request_of
 
 # Number of gangs in the trace by number of containers.
 SIZES = {1: 10480, 2: 463, 4: 2044, 8: 1916, 16: 250, 32: 89}
@@ -144,14 +143,10 @@ def running(plan: SessionPlan) -> QueueEntry:
     return requested(0, asked, id=plan.id, state="RUNNING", plan=plan, has_started=True, enqueued_at=0.0)
 
 
-def _run(folder: str, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
-    """Run the action ``session_plan`` as a playbook does."""
-    task, loader = Task(), DataLoader()
-    task.args = {"agents": list(hostvars), "pools": dataclasses.asdict(POOLS), "queue_path": folder, **args}
-    task.check_mode = False
-    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None), _play_context=SimpleNamespace(no_log=False))
-    action = ActionModule(task, connection, None, loader, Templar(loader=loader, variables={}), None)
-    return dict(action.run(task_vars={"hostvars": hostvars}))
+def _site(folder: str, agents: Sequence[str], policy: str, **args: Any) -> Site:
+    """Return what a run plans with."""
+    given = {"agents": agents, "pools": dataclasses.asdict(POOLS), "policy": policy, "max_skips": PATIENCE, **args}
+    return Site(request_of(given), QueueStore(folder), {name: {} for name in agents})
 
 
 def passes(skipped: int, policy: str, count: int, agents: int) -> tuple[float, float]:
@@ -161,7 +156,7 @@ def passes(skipped: int, policy: str, count: int, agents: int) -> tuple[float, f
     """
     rng = random.Random(SEED)
     facts, plans = cluster_with_plans(agents, 1.0, rng)
-    hostvars = {agent.name: {"__session_agent": json.loads(json.dumps(result(agent)))} for agent in facts}
+    answers = {agent.name: json.loads(json.dumps(result(agent))) for agent in facts}
     entries = [waiting(number, rng) for number in range(1, count + 1)]
     entries += [
         requested(number, state="TERMINATED", spec=None, has_started=True, enqueued_at=float(number))
@@ -171,17 +166,17 @@ def passes(skipped: int, policy: str, count: int, agents: int) -> tuple[float, f
         for entry in (*entries, *map(running, plans.values())):
             (Path(folder) / f"{entry.id}.json").write_text(entry.to_json())
         seconds = []
-        rules = {"policy": policy, "max_skips": PATIENCE}
         for _pass in range(1 + PASSES):
             began = time.process_time()
-            starts = _run(folder, hostvars, queue=True, **rules)["starts"]
+            starts = plan_waiting(_site(folder, list(answers), policy), answers).starts
             seconds.append(time.process_time() - began)
             if starts:
                 raise BenchError("a session starts on full agents")
         small = spec(name="small", cluster_size=1, resources={"cpu": 1, "mem": GIB})
-        created = _run(folder, hostvars, spec=dataclasses.asdict(small), **rules)
-        if bool(created["pending"]) != (skipped >= PATIENCE):
-            raise BenchError(f"created with all others skipped {skipped} times: {created['pending']}")
+        site = _site(folder, list(answers), policy, spec=dataclasses.asdict(small))
+        created = plan_session(site, answers)
+        if bool(created.no_room) != (skipped >= PATIENCE):
+            raise BenchError(f"created with all others skipped {skipped} times: {created.no_room}")
     return seconds[0], statistics.median(seconds[1:])
 
 

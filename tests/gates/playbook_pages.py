@@ -17,6 +17,9 @@ COLLECTION = "backendai.cluster"
 INCLUDED = re.compile(r"(?:import_playbook|import_tasks|include_tasks): ([\w/]+\.yml)")
 HOST_GROUP = re.compile(r"\b([a-z]+_group) \| default\('(\w+)'\)")
 TEMPLATED = re.compile(r"(?<![\w.'\[])[a-z]+_\w+(?= \|)")
+#: Tasks that ask all agents and gateways themselves, by the variables of their groups.
+ASKING = re.compile(rf"{re.escape(COLLECTION)}\.(?:session|queue|session_info):")
+GROUPS = {"agent_group": "agents", "gateway_group": "gateways"}
 VARIABLE = re.compile(r"(?:session|accelerator|agent|gateway|firewall|manager|scheduler)_\w*[a-z0-9]")
 NAME = re.compile(r"\b[a-z]+_\w+")
 
@@ -81,7 +84,7 @@ def read_playbook(path: Path, options: Mapping[str, RoleOption]) -> Playbook:
         steps=tuple(play["name"] for play in plays),
         roles=tuple(role["role"].removeprefix(f"{COLLECTION}.") for play in plays for role in play.get("roles", ())),
         options=tuple(name for name in dict.fromkeys(names) if name in options),
-        host_groups=dict(HOST_GROUP.findall(text)),
+        host_groups=dict(HOST_GROUP.findall(text)) | (GROUPS if ASKING.search(text) else {}),
     )
 
 

@@ -6,14 +6,13 @@ here.
 
 from __future__ import annotations
 
-# Names of tasks, as ansible-playbook prints them, at which runs are interrupted or counted.
+# Names of steps, as tasks about sessions print them, at which runs are interrupted.
 TASK_PULL = "Pull images"
 TASK_CLAIM = "Claim resources"
 TASK_APPLY = "Start the containers"
 TASK_REMOVE = "Remove this agent's part of the session"
-TASK_RECORD = "Write the record"
-#: Approximate number of tasks of a creation; random kills happen within one of them.
-TASKS = 9
+#: Approximate number of tasks and steps of a creation; random kills happen within one of them.
+TASKS = 5
 
 # Modules that tests run directly.
 MODULE_ROUTES = "backendai.cluster.gateway_routes"

@@ -8,9 +8,20 @@ from typing import Any
 import pytest
 
 from tests.integration.containers import wait_for_exit
-from tests.integration.internals import TASK_CLAIM, TASK_RECORD
-from tests.integration.interruptions import kill_at_task
-from tests.integration.laboratory import PYTHON, Run, command, in_parallel, memory_share, queue_entries, run_in, run_on
+from tests.integration.internals import TASK_CLAIM
+from tests.integration.interruptions import kill_at_task, kill_run
+from tests.integration.laboratory import (
+    PYTHON,
+    TIMEOUT,
+    Run,
+    command,
+    in_parallel,
+    launch,
+    memory_share,
+    queue_entries,
+    run_in,
+    run_on,
+)
 from tests.integration.sessions import Sessions
 from tests.integration.waiting import wait_until
 
@@ -87,7 +98,10 @@ def test_killed_run_keeps_pending_sessions(
     running = agent1_sessions.create(command=BATCH, **whole_agent)
     assert running.code == 0, running.output
     variables = {f"session_{key}": value for key, value in {"name": later, "image": PYTHON, **whole_agent}.items()}
-    kill_at_task(TASK_RECORD, command("create_session", tmp_path, variables))
+    with launch(command("create_session", tmp_path, variables)) as run:
+        wait_until(lambda: later in [entry["name"] for entry in queue_entries().values()], TIMEOUT)
+        kill_run(run)
+        run.communicate(timeout=TIMEOUT)
     (pending,) = [entry for entry in queue_entries().values() if entry["name"] == later]
     assert pending["state"] == "PENDING"
 

@@ -14,13 +14,33 @@ from ansible.template import Templar
 
 from ansible_collections.backendai.cluster.plugins.filter.decoded import decoded
 
-OPTIONS_OF_RUN = {
-    "claim_ttl": 600,
-    "fresh_home": False,
+_PATHS = ("queue_path", "record_path", "list_path", "page_path", "report_path", "logs_path", "access_path")
+
+OPTIONS_OF_RUN: dict[str, Any] = {
+    **dict.fromkeys(_PATHS, ""),
+    "name": "",
+    "id": "",
+    "user": "",
+    "user_uid": -1,
     "hosts_template": "hosts.j2",
     "ssh_config_template": "ssh_config.j2",
     "environment_template": "environment.j2",
+    "claim_ttl": 600,
+    "claim_attempts": 5,
+    "queue_policy": "fifo",
+    "queue_patience": 16,
+    "history_days": 30,
+    "force": False,
+    "fresh_home": False,
+    "wait": False,
+    "history": False,
+    "list_format": "table",
+    "agent_lost_after": 600,
+    "kernel": "",
+    "logs_lines": 100,
+    "logs_follow": False,
 }
+"""The options of a run by default."""
 
 
 def templar(variables: dict[str, Any]) -> Templar:

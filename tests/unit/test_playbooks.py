@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.backendai.cluster.plugins.module_utils._module import ROUTES_OPTIONS
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import REPOSITORY
@@ -34,50 +32,25 @@ def test_everything_a_play_references_exists(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
 def test_a_limit_without_localhost_is_refused_by_the_first_play_of_what_plans(path: Path) -> None:
     first = yaml.safe_load(path.read_text())[0]
-    if path.stem == "repair_session":
-        assert first["ansible.builtin.import_playbook"] == "create_session.yml"
-    elif not path.stem.startswith(("provision_", "remove_gateways", "remove_managers", "rotate_", "build_")):
+    if not path.stem.startswith(("provision_", "remove_gateways", "remove_managers", "rotate_", "build_")):
         assert first["hosts"] == "{{ ansible_limit | default('') | backendai.cluster.planner }}"
 
 
-def test_gateways_get_all_parts_of_an_update() -> None:
-    names = [name for name in ROUTES_OPTIONS if name != "purge"]
-    paths = sorted((REPOSITORY / "playbooks/parts").glob("update_*gateways.yml"))
-    assert len(paths) == 3
-    for path in paths:
-        (play,) = yaml.safe_load(path.read_text())
-        (task,) = play["tasks"]
-        options = task["backendai.cluster.gateway_routes"]
-        assert {name: options.get(name) for name in names} == {
-            name: f"{{{{ __session_routes.{name} }}}}" for name in names
-        }
-
-
 @pytest.mark.parametrize(
-    ("held", "hosts"),
-    [
-        ({}, "localhost"),
-        ({"__session_held": ["x"]}, "localhost"),
-        ({"__session_held": ["x"], "__session_starts_none": True}, []),
-    ],
+    ("name", "state"),
+    [("create_session", "present"), ("repair_session", "repaired"), ("terminate_session", "absent")],
 )
-def test_pending_sessions_start_unless_the_manager_lets_none(held: dict[str, Any], hosts: Any) -> None:
-    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/start_pending.yml").read_text())
-    (play,) = [play for play in plays if play["name"] == "Select the pending sessions to start"]
-    variables = {"hostvars": {"localhost": {"__session_result": {}}}, **held}
-    templar = Templar(loader=DataLoader(), variables=variables)
-    assert templar.template(trust_as_template(play["hosts"])) == hosts
-    (of_new,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/plan.yml").read_text())
-    for task in (play["tasks"][0], of_new):
-        passed_on = templar.template(trust_as_template(task["backendai.cluster.session_plan"]["held"]))
-        assert passed_on == held.get("__session_held", [])
+def test_a_playbook_about_one_session_is_one_task_whose_options_are_variables(name: str, state: str) -> None:
+    (play,) = yaml.safe_load((REPOSITORY / f"playbooks/{name}.yml").read_text())
+    (task,) = play["tasks"]
+    assert task["backendai.cluster.session"] == {"state": state}
 
 
 def test_references_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
-    assert {"queue_path", "claim_ttl", "force"} <= {*OF_THE_RUN.findall(text)}
+    assert {"queue_path", "history", "logs_lines"} <= {*OF_THE_RUN.findall(text)}
     assert {"session_id", "session_token_ttl"} <= {*VARIABLE.findall(text)}
-    assert {"tasks/plan.yml", "prepare.yml", "parts/reconcile.yml"} <= {*FILE.findall(text)}
+    assert {"tasks/select_agents.yml", "parts/check_folders.yml"} <= {*FILE.findall(text)}
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ from .._planner.session_network import PlanningError
 from .._queue.entry import QueueEntry
 from .._report.access import build_gateway_route
 
-ROUTES_RESULTS = ("__session_gateway", "__session_pending_gateway", "__session_slow_gateway")
-"""The variables of each gateway with its results of ``gateway_routes``: own session, pending sessions, slow ones."""
-
 
 def build_gateway_update(
     plans: Iterable[SessionPlan],
@@ -68,15 +65,17 @@ def find_vacated(cluster: ClusterState) -> dict[str, list[dict[str, str]]]:
     return vacated
 
 
-def find_unrouted(update: Mapping[str, Any], gateways: Iterable[str], hostvars: Mapping[str, Any]) -> list[str]:
+def find_unrouted(
+    update: Mapping[str, Any], gateways: Iterable[str], confirmed: Mapping[str, Collection[str]]
+) -> list[str]:
     """Return the ids of the ended and vacated sessions of an update whose routes all gateways have removed.
 
-    A gateway that was not reached, or that ``--limit`` hides, has no result and confirms nothing.
+    ``confirmed`` are the ids that each gateway has said so of. One that was not reached, or that ``--limit`` hides,
+    confirms nothing.
     """
     unrouted = {*update.get("ended", ()), *(session["id"] for session in update.get("vacated", ()))}
     for gateway in gateways if unrouted else ():
-        results = [hostvars[gateway].get(name) or {} for name in ROUTES_RESULTS]
-        unrouted &= {session_id for result in results for session_id in result.get("unrouted") or ()}
+        unrouted &= {*confirmed.get(gateway, ())}
     return sorted(unrouted)
 
 
@@ -91,8 +90,3 @@ def reachable_plans(cluster: ClusterState) -> list[SessionPlan]:
         if session.status in ("RUNNING", "DEGRADED") and session.plan.agents[0] in session.parts
     ]
     return [plan for plan in plans if not find_foreign_address(plan, cluster)]
-
-
-def sent_ids(results: Iterable[Mapping[str, Any] | None]) -> set[str]:
-    """Return the ids of ended sessions in earlier results of a run."""
-    return {name for result in results for name in ((result or {}).get("routes") or {}).get("ended", ())}

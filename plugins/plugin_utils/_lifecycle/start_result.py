@@ -26,7 +26,7 @@ class StartResult:
     """The result of a start: its status, the containers' states by hostname, and why it failed or was refused.
 
     ``printed`` are the last lines of containers that failed, for the terminal only. ``holding`` are the agents from
-    which a session that was not created could not be removed.
+    which a session that was not created could not be removed. ``broken`` is why the run itself could not go on.
     """
 
     status: str
@@ -35,6 +35,7 @@ class StartResult:
     refused: str = ""
     printed: tuple[str, ...] = ()
     holding: tuple[str, ...] = ()
+    broken: str = ""
 
     @property
     def error_at_end(self) -> str | None:
@@ -48,14 +49,18 @@ class StartResult:
 
 
 def combine_replies(
-    plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, repairs: bool
+    plan: SessionPlan, replies: Mapping[str, Mapping[str, Any] | None], *, repairs: bool, broken: str = ""
 ) -> StartResult:
     """Return the result of a start from the reply of each agent, ``None`` for one that became unreachable.
 
     A reply has ``failed`` (why), ``refused`` (why), ``containers``, ``rollback_failed``, and what containers
-    ``printed``. ``repairs``: an earlier run has started the session, and what that has committed stays.
+    ``printed``. ``repairs``: an earlier run has started the session, and what that has committed stays. ``broken`` is
+    why the run could not complete the start, if it is so, as a phrase.
     """
     results = {agent: reply or {"failed": "", "rollback_failed": True} for agent, reply in replies.items()}
+    if broken:
+        holding = () if repairs else tuple(agent for agent, result in results.items() if result.get("rollback_failed"))
+        return StartResult("ERROR", {}, f"{_outcome(plan, repairs=repairs)}: {broken}.", holding=holding, broken=broken)
     if any("failed" in result for result in results.values()):
         failed_rollbacks = [agent for agent, result in results.items() if result.get("rollback_failed")]
         holding = () if repairs else tuple(failed_rollbacks)
@@ -74,6 +79,9 @@ def requeue_or_end(entry: QueueEntry, record: dict[str, Any], outcome: StartResu
 
     It is TERMINATING while agents may hold a part of it: the next run that reaches them removes it.
     """
+    if outcome.broken and entry.waits_for_start:
+        # Its own start has not failed.
+        return mark_pending(entry, _pending_record(entry, f"it will be retried: {outcome.broken}"), now)
     if outcome.status == "PENDING":
         return mark_pending(entry, _pending_record(entry, f"it will be retried: {outcome.refused}"), now)
     if not entry.waits_for_start or entry.attempts + 1 >= MAX_STARTS:
@@ -115,5 +123,9 @@ def _describe_failure(plan: SessionPlan, results: Mapping[str, Mapping[str, Any]
     """Return the errors of the agents."""
     failures = [f"{agent}: {as_phrase(result['failed'])}" for agent, result in results.items() if result.get("failed")]
     sentences = failures or ["an agent became unreachable during the start"]
+    return f"{_outcome(plan, repairs=repairs)}: {'; '.join(sentences)}."
+
+
+def _outcome(plan: SessionPlan, *, repairs: bool) -> str:
     outcome = "not repaired, and what ran before still runs" if repairs else "not created"
-    return f"the session {plan.name!r} was {outcome}: {'; '.join(sentences)}."
+    return f"the session {plan.name!r} was {outcome}"

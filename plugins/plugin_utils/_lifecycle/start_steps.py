@@ -15,10 +15,14 @@ longer is "starting": the others are completed without it, and then it goes on w
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._model.images import ImageIdentity
+from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import Kernel
+from .._planner.decision import Decision
 
 CLAIM, PULL, APPLY, READY, COMMIT, COMMAND, REMOVE = (
     "claim",
@@ -33,19 +37,63 @@ ORDER = (CLAIM, PULL, APPLY, READY, COMMIT, COMMAND)
 
 UNREACHABLE, NO_RESULT = "it became unreachable", "it returned no result"
 
-Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
+Reply = Mapping[str, Any]
+"""What an agent has replied to a step of one session."""
+
+Results = Mapping[str, Mapping[str, Reply]]
 """The replies of agents for one session: by step, then by agent. Agents that take no part in a step are absent."""
+
+
+def start_arguments(
+    decision: Decision,
+    stale_sessions: Iterable[str],
+    *,
+    never_completed: bool,
+    recorded_images: Mapping[str, ImageIdentity] | None = None,
+) -> dict[str, Any]:
+    """Return the arguments that agents need to carry out a decision, without secrets.
+
+    ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
+    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``recorded_images``
+    are those that the session was started with, by name. What agents have committed before stays if the start fails
+    and ``repairs`` another one: an earlier run has completed it.
+    """
+    plan = decision.plan
+    return {
+        "plan": plan.to_dict(),
+        "id": plan.id,
+        "existing": decision.existing,
+        "never_completed": never_completed,
+        "repairs": decision.committed and (bool(decision.public_keys) or not never_completed),
+        "agents": plan.agents,
+        "missing_images": decision.missing_images,
+        "images": decision.images,
+        "recorded_images": to_plain(dict(recorded_images or {})),
+        "route_problem": decision.route_problem,
+        "public_keys": decision.public_keys,
+        "nonce": uuid.uuid4().hex,
+        "stale_sessions": list(stale_sessions),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
     """One session that a run starts, and the replies of its agents so far.
 
-    ``decided`` is plain data as made by :func:`start_arguments`.
+    ``decided`` is plain data as made by :func:`start_arguments`. ``broken`` is why the run could not go on, a phrase;
+    empty if it could.
     """
 
     decided: Mapping[str, Any]
-    results: Results
+    results: Results = dataclasses.field(default_factory=dict)
+    broken: str = ""
+
+    def after(self, step: str, replies: Mapping[str, Reply]) -> Start:
+        """Return this with the replies of agents to a step; there are none of those that take no part in it."""
+        if not replies:
+            return self
+        known = self.results.get(step, {})
+        return dataclasses.replace(self, results={**self.results, step: {**known, **replies}})
 
     @property
     def id(self) -> str:
@@ -117,9 +165,24 @@ class Start:
         return bool(self._participants(READY)) and READY not in self.results and self._succeeded_before(READY)
 
     @property
+    def complete(self) -> bool:
+        """Whether all agents have succeeded in all steps: whatever happens to the run, the session stays."""
+        return self._succeeded_before(REMOVE)
+
+    @property
+    def has_failure(self) -> bool:
+        """Whether an agent has said that its step failed, for whatever reason."""
+        return any("failed" in reply for step in ORDER for reply in self.results.get(step, {}).values())
+
+    @property
+    def rolled_back(self) -> bool:
+        """Whether all agents have been told to remove their parts, and have answered."""
+        return self.results.get(REMOVE, {}).keys() >= {*self.agents}
+
+    @property
     def failed(self) -> bool:
-        """Whether the session has to be rolled back: a step failed, or was refused, on any agent."""
-        return not self.starting and not self._succeeded_before(REMOVE)
+        """Whether the session has to be rolled back: a step failed, or was refused, on any agent, or is unfinished."""
+        return not self.complete and (bool(self.broken) or not self.starting)
 
     def outcome_on(self, agent: str) -> dict[str, Any]:
         """Return the result of the start on one agent.
@@ -135,8 +198,11 @@ class Start:
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result:
                 outcome["failed"] = result["failed"] or ""
-        removed = self.results.get(REMOVE, {}).get(agent)
-        outcome["rollback_failed"] = outcome.get("failed") == NO_RESULT if removed is None else "failed" in removed
+        removed, unknown = self.results.get(REMOVE, {}).get(agent), bool(self.broken) and not self.complete
+        if removed is None:
+            outcome["rollback_failed"] = unknown or outcome.get("failed") == NO_RESULT
+        else:
+            outcome["rollback_failed"] = "failed" in removed
         return outcome
 
     @property
@@ -193,59 +259,3 @@ class Start:
     def _is_starting_on(self, agent: str) -> bool:
         """Return whether containers on an agent were not ready when it stopped waiting."""
         return any(self.results.get(step, {}).get(agent, {}).get("starting") for step in (CLAIM, APPLY))
-
-
-def read_start(decided: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> Start:
-    """Return a start with the replies of its agents, from the variables that contain the results of the steps.
-
-    Results of an earlier attempt, which have another nonce, are ignored.
-    """
-    results: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for agent in decided["agents"]:
-        # Each lookup of a host's variables is slow.
-        variables = hostvars[agent]
-        for step in (*ORDER, REMOVE):
-            reply = _find_reply(variables.get(result_variable(step)), str(decided["id"]), str(decided["nonce"]))
-            if reply is not None:
-                results.setdefault(step, {})[agent] = reply
-    return Start(decided, results)
-
-
-def agents_of_step(
-    decided: Iterable[Mapping[str, Any]], step: str, hostvars: Mapping[str, Mapping[str, Any]], forks: int
-) -> list[str]:
-    """Return the agents that take part in ``step`` of a run.
-
-    For the last one (remove), these are the agents of all sessions with an incomplete start: a check, the command or a
-    rollback remains.
-    """
-    starts = [read_start(each, hostvars) for each in decided]
-    agents = [
-        agent
-        for start in starts
-        for agent in start.agents
-        if (start.failed if step == REMOVE else start.steps_of(agent, step, forks))
-    ]
-    return list(dict.fromkeys(agents))
-
-
-def failed_replies(starts: Iterable[Start], reason: str) -> dict[str, dict[str, Any]]:
-    """Return one failed reply per session, for a task that has failed as a whole."""
-    return {start.id: {"nonce": start.decided["nonce"], "failed": reason} for start in starts}
-
-
-def result_variable(step: str) -> str:
-    """Return the name of the variable that contains the result of a step."""
-    return f"__session_{step}"
-
-
-def _find_reply(result: Mapping[str, Any] | None, session_id: str, nonce: str) -> Mapping[str, Any] | None:
-    """Return the reply of an agent for a session in one task; ``None`` if there was no request."""
-    if not result or result.get("skipped"):
-        return None
-    if "sessions" in result:
-        reply = result["sessions"].get(session_id)
-        return reply if reply and reply.get("nonce") == nonce else None
-    if result.get("unreachable"):
-        return {"failed": UNREACHABLE}
-    return {"failed": str(result.get("msg") or "it failed without an error message")}

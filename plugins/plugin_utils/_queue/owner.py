@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which run of ``ansible-playbook`` starts a session, and whether it still exists."""
+"""Which process starts a session, and whether it still exists."""
 
 from __future__ import annotations
 
-import multiprocessing
+import dataclasses
 import os
 import time
 from pathlib import Path
@@ -14,17 +14,27 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 
 from ...module_utils._host.processes import boot_id, process_start_time
-from .entry import Owner, QueueEntry
+from .entry import CREATING, Owner, QueueEntry, abandoned, mark_pending
+
+OWNER_TIMEOUT = 7200.0
+"""Seconds after which a run on another machine that shares the queue counts as dead."""
 
 
 def current_owner(pid: int | None = None) -> Owner:
-    """Return the ``ansible-playbook`` process: it forks the workers that actions run in, and outlives them."""
-    parent = multiprocessing.parent_process()
-    pid = pid or (parent.pid if parent else None) or os.getpid()
+    """Return this process: it starts a session from beginning to end, and undoes that if it is interrupted."""
+    pid = pid or os.getpid()
     try:
         return Owner(_host(), pid, process_start_time(pid))
     except OSError as error:
         raise AnsibleActionFail(f"the run cannot be found in /proc (process {pid}): {error.strerror}.") from None
+
+
+def judge_owner(entry: QueueEntry) -> QueueEntry:
+    """Return an entry of a dead run without its owner, PENDING again if nobody learned of the failure; others as is."""
+    if entry.state != CREATING or not abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)):
+        return entry
+    ownerless = dataclasses.replace(entry, owner=None)
+    return mark_pending(ownerless, entry.record, entry.updated_at) if entry.waits_for_start else ownerless
 
 
 def owner_is_alive(entry: QueueEntry, timeout: float) -> bool:

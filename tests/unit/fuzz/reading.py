@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.route
     reachable_plans,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import summarize_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import start_arguments
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.agreement import describe_disagreements
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
@@ -36,7 +37,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, stranger_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, find_plan
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import start_arguments
 from tests.unit.builders import NOW, POOLS, REPOSITORY, SESSION_ID, USER, spec
 from tests.unit.fuzz.mutations import assert_sentence
 

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.images im
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import combine_replies
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import read_start
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import CLAIM, PULL, Start
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_running
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report import access, logs, verification_table
@@ -103,9 +103,8 @@ def consume(phase: str, reply: dict[str, Any]) -> None:
     elif phase == "start":
         consume_start(reply)
     elif phase == "pull":
-        decided = {**DECIDED, "agents": ["agent1"]}
-        sent = {"__session_pull": {"sessions": {SESSION_ID: {**reply, "nonce": "n"}}}}
-        images = images_from_dict(read_start(decided, {"agent1": sent}).images)["agent1"]
+        start = Start({**DECIDED, "agents": ["agent1"]}).after(PULL, {"agent1": reply})
+        images = images_from_dict(start.images)["agent1"]
         QueueEntry.from_json(mark_running(queued(2), NOW, record(), images).to_json(), "x.json")
     elif phase == "verify":
         with refused_at_most():
@@ -142,9 +141,8 @@ DECIDED = {
 
 def consume_start(reply: dict[str, Any]) -> None:
     """Use the reply of a step, as the only one or as that of a second agent."""
-    sessions = {name: {**session, "nonce": "n"} for name, session in reply["sessions"].items()}
-    variables = {agent: {"__session_claim": {"sessions": sessions}} for agent in PLAN.agents}
-    start = read_start(DECIDED, variables)
+    own = reply["sessions"].get(SESSION_ID)
+    start = Start(DECIDED).after(CLAIM, dict.fromkeys(PLAN.agents, own) if own else {})
     assert start.refusals is not None
     json.dumps(start.public_keys)
     with refused_at_most():

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.action import session_request
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils import run_request
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
     changed_options,
     check_designated_agents,
@@ -44,7 +44,7 @@ WHOLE = variables(
 def test_any_variables_are_a_request_or_refused(given_variables: Any, purpose: str) -> None:
     listed = given_variables if isinstance(given_variables, dict) else {}
     try:
-        spec, _run, _pools = session_request._parse(listed, purpose)
+        spec, _run, _pools = run_request._parse(listed, purpose)
         if spec is not None:
             check_public_keys(spec.authorized_keys)
             check_designated_agents(spec, ["agent1"])
@@ -52,7 +52,7 @@ def test_any_variables_are_a_request_or_refused(given_variables: Any, purpose: s
         assert_sentence(error)
         return
     if spec is not None:
-        stored = spec_from_dict(session_request.dataclasses.asdict(spec))
+        stored = spec_from_dict(run_request.dataclasses.asdict(spec))
         assert stored == spec
         check_spec(stored)
         assert changed_options(spec, spec) == []
@@ -74,6 +74,6 @@ def test_any_request_for_a_token_is_parsed_or_refused(args: Any) -> None:
 @given(value=JUNK)
 def test_any_value_of_one_option_is_parsed_or_refused(name: str, value: Any) -> None:
     try:
-        session_request._parse({**WHOLE, name: value}, "create")
+        run_request._parse({**WHOLE, name: value}, "create")
     except ValidationError as error:
         assert_sentence(error)

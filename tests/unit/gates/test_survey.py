@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action.session_request import _parse
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
+from ansible_collections.backendai.cluster.plugins.plugin_utils.run_request import _parse
 from tests.gates import survey
 from tests.unit.builders import DEFAULTS, REPOSITORY
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,20 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleError
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import start_arguments
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import InventoryAgent
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import OWNER_TIMEOUT, current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import (
-    OWNER_TIMEOUT,
-    ControlAction,
+from ansible_collections.backendai.cluster.plugins.plugin_utils.cluster_view import (
     read_addresses,
     read_agent,
-    start_arguments,
+    read_answers,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested
 from tests.unit.plugins.action.conftest import Run
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 DEAD = dataclasses.replace(current_owner(), started="0")
 ELSEWHERE = dataclasses.replace(current_owner(), host="manager2 boot")
 
@@ -40,9 +38,8 @@ class Probe(ControlAction):
         queue = self.queue(variables)
         if "write" in args:
             self.write_report(args["write"], "content")
-        with self.transaction(queue):
-            entries = self.entries(queue)
-        readings = self.cluster_state(args.get("agents", []), variables)
+        entries = self.entries(queue)
+        readings = read_answers(self.answers(args.get("agents", []), variables))
         return {
             **result,
             "queue": str(queue.path),
@@ -69,12 +66,6 @@ def test_queue_path_defaults_to_a_folder_beside_the_inventory(run: Run, tmp_path
     assert run(Probe, {"queue_path": "elsewhere"}, hostvars)["queue"] == str(tmp_path / "elsewhere")
     assert run(Probe, {"queue_path": ""}, hostvars)["queue"] == str(tmp_path / "site" / ".queue")
     assert run(Probe, {}, {})["queue"] == str(tmp_path / ".queue")
-
-
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_check_mode_does_not_create_the_queue_folder(run: Run, queue: QueueStore, check_mode: bool) -> None:
-    assert run(Probe, {}, {}, check_mode=check_mode)["entries"] == []
-    assert queue.path.exists() is not check_mode
 
 
 def test_session_of_a_dead_run_is_pending_again_if_its_request_was_kept(run: Run, queue: QueueStore) -> None:
@@ -307,10 +298,3 @@ def test_every_start_has_its_own_nonce() -> None:
     decision = Decision(plan(), False, {}, {})
     first, second = (start_arguments(decision, [], never_completed=False) for _start in range(2))
     assert first["nonce"] != second["nonce"]
-
-
-def test_playbooks_select_existing_keys_of_a_start() -> None:
-    start = start_arguments(Decision(plan(), False, {}, {}), [], never_completed=False)
-    text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
-    selected = set(re.findall(r"__session_starts[^}\n]*?(?:map\(attribute=|selectattr\()'(\w+)'", text))
-    assert {"missing_images"} <= selected <= set(start)

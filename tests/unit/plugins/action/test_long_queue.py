@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action import session_plan, session_reconcile
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import count_skips
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run import reconciling, waiting_sessions
 from tests.unit.builders import POOLS, agent_facts, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan, Reconcile
 from tests.unit.plugins.action.test_session_info import ActionModule as ListAction
 
 COUNT = 60
@@ -87,12 +88,12 @@ def test_a_pass_saves_reasons_in_parts_and_the_next_one_does_nothing(
     monkeypatch.setattr(store, "BATCH", 10)
     queue.save(*(waiting(number, 3 + number % 3) for number in range(1, COUNT + 1)))
     work.clear()
-    assert run(session_plan.ActionModule, PASS, facts())["starts"] == []
+    assert run(Plan, PASS, facts())["starts"] == []
     assert most_writes_under_one_lock(work) == 10
     assert len(work) == COUNT + COUNT // 10 + 1
     work.clear()
-    monkeypatch.setattr(session_plan, "schedule", None)
-    assert run(session_plan.ActionModule, PASS, facts())["starts"] == []
+    monkeypatch.setattr(waiting_sessions, "schedule", None)
+    assert run(Plan, PASS, facts())["starts"] == []
     assert work == []
     assert "sessions" in run(ListAction, {"agents": ["agent1"]}, facts())
     assert "sessions" not in run(ListAction, {"format": "table", "agents": ["agent1"]}, facts())
@@ -104,10 +105,10 @@ def test_a_pass_saves_a_reason_only_where_it_has_changed(
     run: Run, queue: QueueStore, work: list[tuple[str, bool]]
 ) -> None:
     queue.save(waiting(1, 3), waiting(2, 4))
-    run(session_plan.ActionModule, PASS, facts())
+    run(Plan, PASS, facts())
     queue.save(waiting(3, 3))
     work.clear()
-    run(session_plan.ActionModule, PASS, facts())
+    run(Plan, PASS, facts())
     assert [name for name, locked in work if locked and name.endswith(".json")] == [f"{waiting(3, 3).id}.json"]
 
 
@@ -122,38 +123,38 @@ def test_a_session_that_changes_while_a_pass_decides_keeps_its_reason(
         queue.remove(waiting(1, 8).id)
         return schedule(*arguments)
 
-    monkeypatch.setattr(session_plan, "schedule", meanwhile)
-    run(session_plan.ActionModule, PASS, facts())
+    monkeypatch.setattr(waiting_sessions, "schedule", meanwhile)
+    run(Plan, PASS, facts())
     assert [entry.to_json() for entry in queue.entries()] == [changed.to_json()]
-    monkeypatch.setattr(session_plan, "schedule", schedule)
-    run(session_plan.ActionModule, PASS, facts())
+    monkeypatch.setattr(waiting_sessions, "schedule", schedule)
+    run(Plan, PASS, facts())
     assert queue.entries()[0].record["pending"]["shortfall"] == {"cpu": 8}
 
 
 def test_a_pass_over_a_queue_where_nothing_waits_writes_nothing(run: Run, queue: QueueStore) -> None:
-    run(session_plan.ActionModule, PASS, facts())
+    run(Plan, PASS, facts())
     assert not queue.path.exists()
     queue.save(waiting(1, 1, state="RUNNING"))
-    run(session_plan.ActionModule, PASS, facts())
+    run(Plan, PASS, facts())
     assert [path.name for path in queue.path.iterdir()] == [f"{waiting(1, 1).id}.json"]
 
 
 def test_a_pass_that_starts_something_is_followed_by_another(run: Run, queue: QueueStore) -> None:
     queue.save(waiting(1, 2), waiting(2, 2))
-    assert len(run(session_plan.ActionModule, PASS, facts())["starts"]) == 1
+    assert len(run(Plan, PASS, facts())["starts"]) == 1
     # The start has failed.
     queue.save(waiting(1, 2, has_started=True))
-    assert len(run(session_plan.ActionModule, PASS, facts())["starts"]) == 1
+    assert len(run(Plan, PASS, facts())["starts"]) == 1
 
 
 def test_a_session_that_passes_all_others_writes_nothing_for_them(
     run: Run, queue: QueueStore, work: list[tuple[str, bool]]
 ) -> None:
     queue.save(*(waiting(number, 8) for number in range(1, COUNT + 1)))
-    run(session_plan.ActionModule, CREATE, facts())
+    run(Plan, CREATE, facts())
     work.clear()
     second = {**CREATE, "spec": {**CREATE["spec"], "name": "second"}}
-    assert run(session_plan.ActionModule, second, facts())["pending"] is None
+    assert run(Plan, second, facts())["pending"] is None
     assert most_writes_under_one_lock(work) == 1
     skips = count_skips(queue.entries())
     assert {skips[entry.id] for entry in queue.entries() if entry.state == "PENDING"} == {2}
@@ -165,7 +166,7 @@ def test_starts_are_saved_in_parts(
     monkeypatch.setattr(store, "BATCH", 10)
     queue.save(waiting(1, 99), *(waiting(number, 1) for number in range(2, COUNT + 1)))
     work.clear()
-    started = run(session_plan.ActionModule, {**PASS, "max_skips": 1000}, facts(cpu=98))["starts"]
+    started = run(Plan, {**PASS, "max_skips": 1000}, facts(cpu=98))["starts"]
     assert (len(started), most_writes_under_one_lock(work)) == (COUNT - 1, 10)
     assert count_skips(queue.entries())[waiting(1, 99).id] == COUNT - 1
 
@@ -174,7 +175,7 @@ def test_starts_are_saved_in_parts(
 def test_a_session_that_changes_while_others_time_out_is_left_alone(
     run: Run, queue: QueueStore, work: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (store, session_reconcile):
+    for module in (store, reconciling):
         monkeypatch.setattr(module, "BATCH", 10)
     queue.save(*(waiting(number, 8, pending_timeout=60) for number in range(1, COUNT + 1)))
     work.clear()
@@ -186,7 +187,7 @@ def test_a_session_that_changes_while_others_time_out_is_left_alone(
         return batches(own, changes)
 
     monkeypatch.setattr(QueueStore, "batches", meanwhile)
-    run(session_reconcile.ActionModule, {"agents": ["agent1"]}, facts())
+    run(Reconcile, {"agents": ["agent1"]}, facts())
     states = {entry.id: entry.state for entry in queue.entries()}
     assert states.pop(changed.id) == "PENDING"
     assert set(states.values()) == {"TERMINATED"}
@@ -197,5 +198,5 @@ def test_a_session_that_changes_while_others_time_out_is_left_alone(
 def test_a_long_history_is_removed(run: Run, queue: QueueStore) -> None:
     ended: dict[str, Any] = {"state": "TERMINATED", "spec": None}
     queue.save(*(waiting(number, 8, **ended) for number in range(1, COUNT + 1)))
-    run(session_reconcile.ActionModule, {"agents": ["agent1"]}, facts())
+    run(Reconcile, {"agents": ["agent1"]}, facts())
     assert queue.entries() == []

@@ -1,8 +1,8 @@
-"""The action session_image: polling, progress, and rounds of agents."""
+"""The action session_image: images are pulled before sessions need them, or removed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,15 +11,10 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.backendai.cluster.plugins.action import session_image
 from ansible_collections.backendai.cluster.plugins.action.session_image import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CONNECTION_OPTIONS
-from tests.unit.builders import DIGEST, IMAGE, SESSION_ID, agent_data, image_data, plan
+from tests.unit.builders import DIGEST, IMAGE, agent_data, image_data
 from tests.unit.plugins.action.conftest import Run
 
-MADE = plan({"agent1": 1, "agent2": 1}).to_dict()
-# A session that its agents have claimed: its public keys are known.
-START = {"id": SESSION_ID, "nonce": "n", "agents": ["agent1", "agent2"], "plan": MADE, "public_keys": {"main1": {}}}
-ASKED = {"session_id": SESSION_ID, "nonce": "n", "seconds": 600}
 SETTINGS = {"registry_check": [], "allow_registry_login": False}
-PLAIN = {**ASKED, "registry": SETTINGS, "logins": {}}
 OTHER = "registry:5000/other:1"
 STARTED = {
     "changed": True,
@@ -68,217 +63,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def sent() -> list[dict[str, Any]]:
     """Return the requests to the agent, one for each poll, without connection options."""
     return []
-
-
-@pytest.fixture
-def pull(run: Run, sent: list[dict[str, Any]], clock: Clock) -> Pull:
-    """Return a function that runs the action with these replies, and returns its result and that of the session."""
-    assert clock.slept == []
-
-    def pull_from(
-        replies: list[dict[str, Any]] | Iterator[dict[str, Any]],
-        images: list[str],
-        variables: dict[str, Any] | None = None,
-        *,
-        images_by_agent: dict[str, Any] | None = None,
-        recorded_images: dict[str, Any] | None = None,
-        check_mode: bool = False,
-        **args: Any,
-    ) -> dict[str, Any]:
-        replying = iter(replies)
-
-        class Asked(ActionModule):
-            def call(self, phase: str, options: Any, *_how: Any) -> dict[str, Any]:
-                assert phase == "pull"
-                sent.append({name: options[name] for name in options if name not in CONNECTION_OPTIONS})
-                reply = next(replying)
-                if "failed" in reply:
-                    raise AnsibleActionFail(reply["failed"])
-                return reply
-
-        start = {
-            **START,
-            "recorded_images": recorded_images or {},
-            "missing_images": {"agent2": images, "agent3": [IMAGE]},
-            "images": images_by_agent or {},
-        }
-        defaults = {"inventory_hostname": "agent2", "ansible_play_batch": ["agent1", "agent2"], "ansible_forks": 5}
-        defaults["hostvars"] = {agent: {} for agent in START["agents"]}
-        arguments = {"starts": [start], "claim_ttl": 600, **args}
-        result = run(Asked, arguments, {**defaults, **(variables or {})}, check_mode=check_mode)
-        return {**result, **result["sessions"][SESSION_ID]}
-
-    return pull_from
-
-
-def test_agent_with_all_images_only_renews_its_claim(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([{"changed": False, "images": {}, "under_way": []}], [], images_by_agent={"agent1": {}})
-    assert sent == [{**PLAIN, "name": "", "reference": ""}]
-    assert (result["changed"], result["images"], result["repeat"], result["diff"]) == (False, {}, False, [])
-
-
-def test_agent_without_pulls_is_skipped(run: Run) -> None:
-    variables = {"inventory_hostname": "agent2", "hostvars": {agent: {} for agent in START["agents"]}}
-    start = {**START, "recorded_images": {}, "missing_images": {}, "images": {}}
-    assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
-
-
-def test_replies_of_agents_of_other_sessions_are_not_looked_up(run: Run) -> None:
-    start = {**START, "agents": ["agent9"], "recorded_images": {}, "missing_images": {"agent9": [IMAGE]}, "images": {}}
-    variables = {"inventory_hostname": "agent2", "hostvars": {"agent2": {}}}
-    assert run(ActionModule, {"starts": [start], "claim_ttl": 600}, variables)["skipped"] is True
-
-
-def test_pull_is_polled_until_the_image_is_present(pull: Pull, clock: Clock) -> None:
-    result = pull([STARTED, *[under_way()] * 7, pulled()], [IMAGE])
-    assert clock.slept == [0.5, 0.5, 0.5, 0.5, 1, 2, 5, 5]
-    assert (result["changed"], result["images"]) == (True, {IMAGE: image_data()})
-    assert (result["repeat"], result["diff"]) == (True, [{"after": "pulled"}])
-
-
-def test_present_image_is_no_change(pull: Pull) -> None:
-    result = pull([pulled()], [IMAGE])
-    assert (result["changed"], result["diff"], result["images"]) == (False, [], {IMAGE: image_data()})
-
-
-def test_images_are_pulled_one_after_the_other(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = pull([STARTED, pulled(), STARTED, pulled(OTHER)], [IMAGE, OTHER])
-    assert [entry["name"] for entry in sent] == [IMAGE, IMAGE, OTHER, OTHER]
-    assert sorted(result["images"]) == [IMAGE, OTHER]
-
-
-# ---- what people see
-
-
-def test_progress_is_shown_when_it_changes(pull: Pull, printed: list[str]) -> None:
-    looks = ["", "1.0 of 3.0 MB, 0 of 1 layers", "1.0 of 3.0 MB, 0 of 1 layers", "", "2.0 of 3.0 MB, 0 of 1 layers"]
-    pull([STARTED, *map(under_way, looks), pulled()], [OTHER])
-    assert printed == [
-        "agent2: pulling registry:5000/other:1: 1.0 of 3.0 MB, 0 of 1 layers",
-        "agent2: pulling registry:5000/other:1: 2.0 of 3.0 MB, 0 of 1 layers",
-    ]
-
-
-def test_short_pull_shows_no_progress(pull: Pull, printed: list[str]) -> None:
-    pull([STARTED, pulled()], [IMAGE])
-    assert printed == []
-
-
-def test_progress_of_a_running_pull_is_shown_at_once(pull: Pull, printed: list[str]) -> None:
-    pull([under_way("1.0 of 3.0 MB, 0 of 1 layers"), pulled()], [IMAGE])
-    assert printed == ["agent2: pulling lab/python:1: 1.0 of 3.0 MB, 0 of 1 layers"]
-
-
-# ---- turns
-
-
-def forever() -> Iterator[dict[str, Any]]:
-    yield STARTED
-    while True:
-        yield under_way()
-
-
-@pytest.mark.parametrize(
-    ("agents", "forks", "seconds", "turn"),
-    [(2, 5, 600, 200), (5, 5, 600, 200), (2, 5, 30, 10), (6, 5, 600, 0), (0, 1, 600, 200)],
-    ids=["all at once", "just so", "short claims", "in waves", "alone"],
-)
-def test_round_ends_before_claims_expire(
-    pull: Pull, clock: Clock, agents: int, forks: int, seconds: int, turn: float
-) -> None:
-    variables = {"ansible_play_batch": [f"agent{number}" for number in range(agents)], "ansible_forks": forks}
-    result = pull(forever(), [IMAGE, OTHER], variables, claim_ttl=seconds)
-    assert turn - 5 < clock.now - 1000 <= turn
-    assert (result["changed"], result["images"], result.get("failed")) == (True, {}, None)
-
-
-def test_rounds_are_shorter_with_fewer_forks(pull: Pull, clock: Clock) -> None:
-    variables = {"ansible_play_batch": ["agent"] * 10, "ansible_forks": 5}
-    answers = forever()
-    next(answers)
-    pull(answers, [IMAGE], variables)
-    assert 95 < clock.now - 1000 <= 100
-
-
-def test_pulled_image_is_not_polled_in_the_next_round(pull: Pull) -> None:
-    result = pull(iter([STARTED, pulled(), *[under_way()] * 50]), [IMAGE, OTHER])
-    assert list(result["images"]) == [IMAGE]
-
-
-def test_check_mode_polls_once(pull: Pull, clock: Clock) -> None:
-    result = pull([{**STARTED, "under_way": []}], [IMAGE], check_mode=True)
-    assert (result["changed"], result["repeat"], clock.slept) == (True, False, [])
-
-
-@pytest.mark.parametrize("answers", [[], [STARTED, under_way()]], ids=["at once", "later"])
-def test_failed_pull_fails_with_its_error(pull: Pull, answers: list[dict[str, Any]]) -> None:
-    result = pull([*answers, {"failed": "no."}], [IMAGE, OTHER])
-    assert (result["failed"], result["images"]) == ("no.", {})
-
-
-# ---- what is pulled, and with which password
-
-
-def test_image_of_another_agent_is_pulled_by_digest(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = {"agent1": {IMAGE: image_data(registry="lab/python")}, "agent2": {}}
-    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], images_by_agent=result)
-    assert [(entry["name"], entry["reference"]) for entry in sent] == [(IMAGE, f"lab/python@{DIGEST}"), (OTHER, OTHER)]
-
-
-def test_answer_of_one_agent_leads_no_other_agent_to_another_repository(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    images = {"agent1": {IMAGE: image_data(registry="evil.example.com/miner")}, "agent2": {}}
-    assert pull([], [IMAGE], images_by_agent=images)["failed"] == (
-        f"session_image: agent1 has 'evil.example.com/miner@{DIGEST}' as 'lab/python:1', which is no sha256 digest in"
-        " the repository docker.io/lab/python: check agent1, or specify the image by its digest."
-    )
-    assert sent == []
-
-
-def test_settings_of_the_agent_are_sent(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    pull([pulled()], [IMAGE], {"agent_registry_check": ["docker.io"], "agent_allow_registry_login": "yes"})
-    assert sent[0]["registry"] == {"registry_check": ["docker.io"], "allow_registry_login": True}
-
-
-def test_agent_gets_credentials_of_one_registry_only(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    registries = {"registry:5000": READER, "registry": {**READER, "password": "hunter3"}}
-    pull([pulled(), pulled(OTHER)], [IMAGE, OTHER], {"session_registries": registries})
-    plain = {**PLAIN, "name": IMAGE, "reference": IMAGE}
-    assert sent == [plain, {**PLAIN, "name": OTHER, "reference": OTHER, "logins": {"registry:5000": READER}}]
-
-
-def test_invalid_registries_are_named_without_secrets(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    with pytest.raises(AnsibleActionFail) as refused:
-        pull([], [IMAGE], {"session_registries": {"localhost": {"password": "hunter2"}}})
-    assert str(refused.value) == "session_registries.localhost.username must be one line of text."
-    assert sent == []
-
-
-def test_mismatched_images_are_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    result = {"agent1": {IMAGE: image_data(1)}, "agent2": {}, "agent3": {IMAGE: image_data(2)}}
-    assert pull([], [IMAGE], images_by_agent=result)["failed"] == (
-        "session_image: 'lab/python:1' is not the same on all agents: sha256:1… on agent1, sha256:2… on agent3;"
-        " remove the outdated one (docker rmi) or specify the image by its digest."
-    )
-    assert sent == []
-
-
-def test_image_of_the_record_is_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    recorded = {IMAGE: image_data(1, "docker.io/lab/python")}
-    pull([pulled()], [IMAGE], recorded_images=recorded)
-    assert sent[0]["reference"] == f"lab/python@sha256:{'a' * 64}"
-
-
-def test_image_that_an_agent_has_replaced_is_not_pulled(pull: Pull, sent: list[dict[str, Any]]) -> None:
-    recorded = {IMAGE: image_data(1, "docker.io/lab/python")}
-    result = pull([pulled()], [IMAGE], recorded_images=recorded, images_by_agent={"agent1": {IMAGE: image_data(2)}})
-    assert (
-        "is not the same on all agents: sha256:2… on agent1, sha256:aaaaaaaaaaaa… on this control node's record"
-        in result["failed"]
-    )
-    assert sent == []
-
-
-# ---- before sessions need them
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
@@ -37,6 +36,7 @@ from tests.unit.builders import (
     spec,
 )
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan
 
 ASKED: dict[str, Any] = {"cluster_size": 4, "cluster_mode": "multi-node", "env": {"TOKEN": "hunter2"}}
 
@@ -62,7 +62,7 @@ def fit(name: str, cpu: int = 8, **changes: Any) -> dict[str, Any]:
 
 
 def test_plan_is_returned_for_the_agents(run: Run) -> None:
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1", 2), agent2=fit("agent2", 2, images={})))
+    result = run(Plan, arguments(), answers(agent1=fit("agent1", 2), agent2=fit("agent2", 2, images={})))
     assert result["agents"] == ["agent1", "agent2"]
     assert result["missing_images"] == {"agent2": [IMAGE]}
     assert len(result["nonce"]) == 32
@@ -73,7 +73,7 @@ def test_plan_is_returned_for_the_agents(run: Run) -> None:
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> None:
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
+    result = run(Plan, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
     assert result["changed"] is check_mode
     assert result["diff"]["after"].startswith("session train-llm: single-node, 4 containers of lab/python:1\n")
 
@@ -82,27 +82,27 @@ def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> 
 def test_check_mode_says_what_the_session_takes_and_keeps(run: Run, cores: int) -> None:
     hostvars = answers(agent1=fit("agent1", cores))
     advice = ["Resources are of one container: 4 × (cpu 1, mem 1g) = cpu 4, mem 4g in all.", NO_FOLDER]
-    assert run(ActionModule, arguments(), hostvars, check_mode=True)["warnings"] == advice
-    assert run(ActionModule, arguments(), hostvars)["warnings"] == []
+    assert run(Plan, arguments(), hostvars, check_mode=True)["warnings"] == advice
+    assert run(Plan, arguments(), hostvars)["warnings"] == []
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_image_that_would_fill_a_disk_is_warned_of(run: Run, check_mode: bool) -> None:
     small = fit("agent1", 2, images={IMAGE: None}, image_disk=ImageDisk("/data", 3 * GIB, GIB, {}))
     large = fit("agent2", 2, image_disk=ImageDisk("/data", 9 * GIB, GIB, {IMAGE: 5 * GIB}))
-    result = run(ActionModule, arguments(), answers(agent1=small, agent2=large), check_mode=check_mode)
+    result = run(Plan, arguments(), answers(agent1=small, agent2=large), check_mode=check_mode)
     assert result["warnings"][-1].startswith("agent1: its disk may get full: the images (lab/python:1) take 5.4 GB, ")
 
 
 def test_existing_session_is_no_change_in_check_mode(run: Run, queue: QueueStore) -> None:
     queue.save(of_entry(id=SESSION_ID, state="RUNNING", plan=HELD))
-    result = run(ActionModule, arguments(), holding(), check_mode=True)
+    result = run(Plan, arguments(), holding(), check_mode=True)
     assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
     assert (result["existing"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
 
 def test_missing_capacity_is_pending(run: Run) -> None:
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
+    result = run(Plan, arguments(), answers(agent1=fit("agent1", 3)))
     assert (result["plan"], result["agents"]) == (None, [])
     assert result["pending"] == {
         "reason": "no room for 1 of 4 containers on one agent: short of cpu 1",
@@ -113,7 +113,7 @@ def test_missing_capacity_is_pending(run: Run) -> None:
 
 
 def test_start_is_returned_for_the_steps(run: Run) -> None:
-    planned = run(ActionModule, arguments(), answers(agent1=fit("agent1")))
+    planned = run(Plan, arguments(), answers(agent1=fit("agent1")))
     (start,) = planned["starts"]
     assert {name: planned[name] for name in start} == start
     assert {"plan", "id", "agents", "nonce", "stale_sessions", "public_keys"} <= set(start)
@@ -121,7 +121,7 @@ def test_start_is_returned_for_the_steps(run: Run) -> None:
 
 
 def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueStore) -> None:
-    planned = run(ActionModule, arguments(), answers(agent1=fit("agent1", 3)))
+    planned = run(Plan, arguments(), answers(agent1=fit("agent1", 3)))
     (entry,) = queue.entries()
     assert planned["record"] == {**entry.record, "queue_position": 1}
     record = {key: planned["record"][key] for key in ("id", "name", "status", "pending", "kernels")}
@@ -136,7 +136,7 @@ def test_record_of_a_pending_session_is_returned(run: Run, queue: QueueStore) ->
 
 def test_unusable_agent_is_skipped_with_a_warning(run: Run) -> None:
     down = {"agent": None, "error": "start docker on this host."}
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=down))
+    result = run(Plan, arguments(), answers(agent1=fit("agent1"), agent2=down))
     assert result["warnings"] == ["agent2 is left out: start docker on this host."]
     assert result["agents"] == ["agent1"]
 
@@ -146,7 +146,7 @@ def test_infeasible_request_fails_and_writes_a_record(run: Run, tmp_path: Path) 
     sentence = "no agent can be used: agent1: start docker."
     down = answers(agent1={"agent": None, "error": "start docker."})
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {**arguments(), "record_path": str(path)}, down)
+        run(Plan, {**arguments(), "record_path": str(path)}, down)
     assert str(refused.value) == sentence
     record = json.loads(path.read_text())
     assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
@@ -157,14 +157,14 @@ def test_warnings_of_agents_are_shown_before_a_failure(run: Run, monkeypatch: py
     monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
     silent = answers(agent1=fit("agent1", warnings=["baiwg0 is missing."]))
     with pytest.raises(AnsibleActionFail):
-        run(ActionModule, arguments(resource_group="gpu"), silent)
+        run(Plan, arguments(resource_group="gpu"), silent)
     assert warned == ["agent1: baiwg0 is missing."]
 
 
 def test_check_mode_writes_no_record_of_a_failure(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     with pytest.raises(AnsibleActionFail):
-        run(ActionModule, {**arguments(), "record_path": str(path)}, answers(), check_mode=True)
+        run(Plan, {**arguments(), "record_path": str(path)}, answers(), check_mode=True)
     assert not path.exists()
 
 
@@ -193,13 +193,13 @@ def holding(**state: Any) -> dict[str, Any]:
 def test_sessions_of_users_of_a_manager_are_known_by_their_limits(
     run: Run, queue: QueueStore, limits: dict[str, int]
 ) -> None:
-    run(ActionModule, {**arguments(), "limits": limits}, ROOM)
+    run(Plan, {**arguments(), "limits": limits}, ROOM)
     assert [entry.limited for entry in queue.entries()] == [bool(limits)]
 
 
 def test_start_is_saved_before_the_claim_with_its_request(run: Run, queue: QueueStore) -> None:
     before = time.time()
-    result = run(ActionModule, arguments(), ROOM)
+    result = run(Plan, arguments(), ROOM)
     (entry,) = queue.entries()
     assert (entry.id, entry.name, entry.state, entry.owner) == (result["id"], "train-llm", "CREATING", current_owner())
     assert (spec_from_dict(entry.spec or {}), entry.attended) == (spec(**ASKED), True)
@@ -209,7 +209,7 @@ def test_start_is_saved_before_the_claim_with_its_request(run: Run, queue: Queue
 
 
 def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueStore) -> None:
-    result = run(ActionModule, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
+    result = run(Plan, {**arguments(priority=7, pending_timeout=60), "user": "bob"}, NO_ROOM)
     (entry,) = queue.entries()
     assert (entry.id, entry.state, entry.owner) == (result["id"], "PENDING", None)
     assert spec_from_dict(entry.spec or {}) == spec(**ASKED, priority=7, pending_timeout=60)
@@ -219,11 +219,11 @@ def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueStore) 
 
 @pytest.mark.parametrize("user", ["", None])
 def test_user_defaults_to_the_one_that_runs_ansible(run: Run, user: str | None) -> None:
-    assert run(ActionModule, {**arguments(), "user": user}, ROOM)["plan"]["user"] == getpass.getuser()
+    assert run(Plan, {**arguments(), "user": user}, ROOM)["plan"]["user"] == getpass.getuser()
 
 
 def test_user_is_as_agents_report_it(run: Run, queue: QueueStore) -> None:
-    assert run(ActionModule, {**arguments(), "user": "bob\u200b\x1b"}, ROOM)["plan"]["user"] == "bob\\u200b\\x1b"
+    assert run(Plan, {**arguments(), "user": "bob\u200b\x1b"}, ROOM)["plan"]["user"] == "bob\\u200b\\x1b"
     assert [entry.user for entry in queue.entries()] == ["bob\\u200b\\x1b"]
 
 
@@ -235,7 +235,7 @@ def limited(**asked: Any) -> dict[str, Any]:
 
 def test_new_session_wants_no_more_time_than_the_operator_gives(run: Run, queue: QueueStore) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, limited(max_lifetime=7200), answers(agent1=fit("agent1")))
+        run(Plan, limited(max_lifetime=7200), answers(agent1=fit("agent1")))
     assert str(refused.value) == (
         "session_max_lifetime: 7200 exceeds session_max_lifetime_limit, 3600: request at most 3600 seconds."
     )
@@ -244,18 +244,18 @@ def test_new_session_wants_no_more_time_than_the_operator_gives(run: Run, queue:
 
 @pytest.mark.parametrize(("asked", "lifetime"), [({}, 3600), ({"max_lifetime": 600}, 600)])
 def test_the_limit_is_the_time_of_a_session_that_names_none(run: Run, asked: dict[str, int], lifetime: int) -> None:
-    assert run(ActionModule, limited(**asked), answers(agent1=fit("agent1")))["plan"]["max_lifetime"] == lifetime
+    assert run(Plan, limited(**asked), answers(agent1=fit("agent1")))["plan"]["max_lifetime"] == lifetime
 
 
 def test_existing_and_queued_sessions_keep_the_time_that_they_got(run: Run, queue: QueueStore) -> None:
     full, asked = answers(agent1=fit("agent1", 3)), {"max_lifetime": 7200}
-    run(ActionModule, arguments(**asked), full)
-    assert run(ActionModule, limited(**asked), full)["pending"]["shortfall"] == {"cpu": 1}
+    run(Plan, arguments(**asked), full)
+    assert run(Plan, limited(**asked), full)["pending"]["shortfall"] == {"cpu": 1}
     queue.remove(queue.entries()[0].id)
     made = plan({"agent1": 4}, max_lifetime=7200)
     held = held_session(made, "agent1")
     queue.save(requested(1, spec(**ASKED, **asked), id=SESSION_ID, state="RUNNING", plan=made))
-    again = run(ActionModule, limited(**asked), answers(agent1=fit("agent1", sessions=[held])))
+    again = run(Plan, limited(**asked), answers(agent1=fit("agent1", sessions=[held])))
     assert (again["existing"], again["plan"]["max_lifetime"]) == (True, 7200)
 
 
@@ -263,7 +263,7 @@ def test_existing_and_queued_sessions_keep_the_time_that_they_got(run: Run, queu
 def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueStore, hostvars: dict[str, Any]) -> None:
     waits = of_entry(has_started=True, attempts=1)
     queue.save(waits)
-    result = run(ActionModule, {**arguments(), "user": "bob"}, hostvars)
+    result = run(Plan, {**arguments(), "user": "bob"}, hostvars)
     (entry,) = queue.entries()
     assert result["id"] == entry.id == waits.id
     kept = [entry.enqueued_at, entry.has_started, entry.attempts, entry.user]
@@ -275,7 +275,7 @@ def test_repeated_request_keeps_its_place_in_the_queue(run: Run, queue: QueueSto
 def test_changed_request_of_a_pending_session_is_rejected(run: Run, queue: QueueStore) -> None:
     queue.save(of_entry())
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, arguments(priority=5), ROOM)
+        run(Plan, arguments(priority=5), ROOM)
     assert str(refused.value) == (
         "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested"
         " 5); choose another name, or terminate that session with backendai.cluster.terminate_session."
@@ -287,7 +287,7 @@ def test_session_started_by_another_run_is_rejected(run: Run, queue: QueueStore)
     starts = of_entry(id=SESSION_ID, state="CREATING", spec=None, owner=ANOTHER, updated_at=time.time())
     queue.save(starts)
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, arguments(), ROOM)
+        run(Plan, arguments(), ROOM)
     assert str(refused.value) == (
         f"session_name: 'train-llm' is being started by another run, process {ANOTHER.pid}; wait for it."
     )
@@ -302,7 +302,7 @@ def test_claimed_session_of_another_run_is_taken_over(
     run: Run, queue: QueueStore, owner: Any, state: dict[str, Any]
 ) -> None:
     queue.save(of_entry(id=SESSION_ID, state="CREATING", plan=HELD, owner=owner, updated_at=time.time()))
-    result = run(ActionModule, arguments(), holding(**state))
+    result = run(Plan, arguments(), holding(**state))
     assert (result["id"], result["existing"], result["never_completed"]) == (SESSION_ID, True, True)
     assert [(entry.id, entry.owner) for entry in queue.entries()] == [(SESSION_ID, current_owner())]
 
@@ -310,7 +310,7 @@ def test_claimed_session_of_another_run_is_taken_over(
 def test_entry_of_a_running_session_stays_as_it_is(run: Run, queue: QueueStore) -> None:
     before = of_entry(id=SESSION_ID, state="RUNNING", plan=HELD)
     queue.save(before)
-    result = run(ActionModule, arguments(), holding())
+    result = run(Plan, arguments(), holding())
     assert (result["existing"], result["never_completed"]) == (True, False)
     assert [(entry.state, entry.updated_at) for entry in queue.entries()] == [("RUNNING", before.updated_at)]
 
@@ -318,7 +318,7 @@ def test_entry_of_a_running_session_stays_as_it_is(run: Run, queue: QueueStore) 
 def test_stale_sessions_are_removed_by_the_claim(run: Run, queue: QueueStore) -> None:
     running = of_entry(id=SESSION_ID, state="RUNNING", plan=HELD)
     queue.save(mark_terminating(running, session_record(HELD, "TERMINATED"), HELD.agents, NOW))
-    result = run(ActionModule, arguments(), holding())
+    result = run(Plan, arguments(), holding())
     assert (result["existing"], result["stale_sessions"]) == (False, [SESSION_ID])
     assert sorted(entry.state for entry in queue.entries()) == ["CREATING", "TERMINATING"]
 
@@ -327,7 +327,7 @@ def test_skips_are_counted_once(run: Run, queue: QueueStore) -> None:
     for number, changes in ((1, {}), (2, {"priority": 90}), (3, {"resource_group": "gpu"}), (4, {"priority": 5})):
         queue.save(requested(number, spec(name=f"session-{number}", cluster_size=9), enqueued_at=1.0, **changes))
     for attempt in (1, 2):
-        run(ActionModule, {**arguments(), "attempt": attempt}, ROOM)
+        run(Plan, {**arguments(), "attempt": attempt}, ROOM)
         skips = count_skips(queue.entries())
         assert [skips[entry.id] for entry in queue.entries() if entry.name != "train-llm"] == [1, 1, 0, 0]
 
@@ -340,12 +340,12 @@ def test_new_session_waits_behind_a_starving_one(run: Run, queue: QueueStore) ->
     queue.save(requested(9, asked, id=SESSION_ID, state="RUNNING", plan=running, enqueued_at=0.5))
     held = held_session(running, "agent1")
     hostvars = answers(agent1=fit("agent1", allocated={"cpu": 1}, sessions=[held]))
-    result = run(ActionModule, {**arguments(), "policy": "fifo", "max_skips": 2}, hostvars)
+    result = run(Plan, {**arguments(), "policy": "fifo", "max_skips": 2}, hostvars)
     assert result["pending"] == {
         "reason": "it waits behind session-1, which 2 later sessions have skipped",
         "shortfall": {},
     }
-    assert run(ActionModule, {**arguments(), "max_skips": 3}, hostvars)["pending"] is None
+    assert run(Plan, {**arguments(), "max_skips": 3}, hostvars)["pending"] is None
 
 
 @pytest.mark.parametrize("state", [{}, {"state": "CREATING", "attended": True}], ids=["queued", "killed run"])
@@ -354,18 +354,18 @@ def test_session_does_not_start_elsewhere_while_an_agent_of_its_last_start_is_aw
 ) -> None:
     entry = of_entry(plan=plan({"agent2": 4}, command="python train.py"), id=SESSION_ID, **state)
     queue.save(entry)
-    result = run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2={"error": "no route to host"}))
+    result = run(Plan, arguments(), answers(agent1=fit("agent1"), agent2={"error": "no route to host"}))
     assert result["pending"]["reason"].startswith(
         "agent2 may have begun its command, and cannot be used (agent2: no route to host): "
     )
     assert [(kept.id, kept.state, kept.plan) for kept in queue.entries()] == [(SESSION_ID, "PENDING", entry.plan)]
-    assert run(ActionModule, arguments(), answers(agent1=fit("agent1"), agent2=fit("agent2")))["pending"] is None
+    assert run(Plan, arguments(), answers(agent1=fit("agent1"), agent2=fit("agent2")))["pending"] is None
 
 
 @pytest.mark.parametrize(("attempt", "waits"), [(5, False), (6, True)])
 def test_session_is_pending_after_too_many_lost_claims(run: Run, queue: QueueStore, attempt: int, waits: bool) -> None:
     results = {"refused": ["agent1 is full", "agent2 is full"]}
-    result = run(ActionModule, {**arguments(), "attempt": attempt, "attempts": 5, **results}, ROOM)
+    result = run(Plan, {**arguments(), "attempt": attempt, "attempts": 5, **results}, ROOM)
     reason = "other runs claimed the resources first, 5 times in a row; last error: agent1 is full; agent2 is full"
     assert result["pending"] == ({"reason": reason, "shortfall": {}} if waits else None)
     assert [entry.state for entry in queue.entries()] == ["PENDING" if waits else "CREATING"]
@@ -380,7 +380,7 @@ def test_a_request_that_only_an_agent_that_is_away_could_serve_waits(
     asked = answers(agent1=fit("agent1"), agent2=AWAY)
     asked["hostvars"]["agent2"]["agent_resource_group"] = "gpu"
     path = tmp_path / "record.json"
-    result = run(ActionModule, {**arguments(resource_group="gpu"), "record_path": str(path)}, asked)
+    result = run(Plan, {**arguments(resource_group="gpu"), "record_path": str(path)}, asked)
     assert result["pending"] == {
         "reason": (
             "no room for 4 of 4 containers: no agent that may hold them is schedulable; agent2 does not answer (Failed"
@@ -398,7 +398,7 @@ def test_a_session_that_runs_on_an_agent_that_is_away_does_not_wait_under_its_na
     queue.save(of_entry(1, id=SESSION_ID, name="train-llm", state="RUNNING", plan=plan({"agent2": 4})))
     asked = answers(agent1=fit("agent1"), agent2=AWAY)
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, arguments(designated_agents=["agent2"]), asked)
+        run(Plan, arguments(designated_agents=["agent2"]), asked)
     assert str(refused.value) == (
         "the session 'train-llm' has containers on agents that cannot be used: agent2: Failed to connect: no route to"
         " host."
@@ -407,21 +407,21 @@ def test_a_session_that_runs_on_an_agent_that_is_away_does_not_wait_under_its_na
 
 
 def test_infeasible_later_attempt_is_pending(run: Run, queue: QueueStore) -> None:
-    result = run(ActionModule, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
+    result = run(Plan, {**arguments(), "attempt": 2}, answers(agent1={"error": "start docker."}))
     assert result["pending"] == {"reason": "no agent can be used: agent1: start docker", "shortfall": {}}
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 
 
 def test_a_running_session_on_a_returning_agent_is_meant_and_not_one_that_waits(run: Run, queue: QueueStore) -> None:
     queue.save(of_entry(1), of_entry(2, id=SESSION_ID, state="RUNNING", plan=HELD))
-    result = run(ActionModule, arguments(), holding())
+    result = run(Plan, arguments(), holding())
     assert (result["id"], result["existing"]) == (SESSION_ID, True)
     assert sorted(entry.state for entry in queue.entries()) == ["PENDING", "RUNNING"]
 
 
 def test_next_attempt_reuses_the_entry(run: Run, queue: QueueStore) -> None:
-    first = run(ActionModule, arguments(), ROOM)
-    second = run(ActionModule, {**arguments(), "attempt": 2}, ROOM)
+    first = run(Plan, arguments(), ROOM)
+    second = run(Plan, {**arguments(), "attempt": 2}, ROOM)
     assert second["id"] == first["id"]
     assert [entry.id for entry in queue.entries()] == [first["id"]]
     assert (first["never_completed"], second["never_completed"]) == (False, True)
@@ -433,7 +433,7 @@ def test_check_mode_saves_nothing(run: Run, queue: QueueStore, hostvars: dict[st
     if hostvars not in (ROOM, NO_ROOM):
         queue.save(of_entry(2, id=SESSION_ID, state="CREATING", plan=HELD))
     before = queue.entries()
-    run(ActionModule, arguments(), hostvars, check_mode=True)
+    run(Plan, arguments(), hostvars, check_mode=True)
     assert queue.entries() == before
 
 
@@ -460,15 +460,15 @@ def test_pending_session_knows_whether_capacity_was_released(
 ) -> None:
     if entry:
         queue.save(entry)
-    result = run(ActionModule, {**arguments(), "started_at": NOW}, hostvars)
+    result = run(Plan, {**arguments(), "started_at": NOW}, hostvars)
     assert (result["plan"], result["capacity_released"]) == (None, freed)
 
 
 def test_the_owner_is_in_the_plan_the_queue_and_the_record(run: Run, queue: QueueStore) -> None:
     owner = {"user": "bob", "user_uid": 1002}
-    plan_of_it = run(ActionModule, {**arguments(), **owner}, ROOM)["plan"]
+    plan_of_it = run(Plan, {**arguments(), **owner}, ROOM)["plan"]
     assert (plan_of_it["user"], plan_of_it["user_uid"]) == ("bob", 1002)
-    waits = run(ActionModule, {**arguments(name="waits"), **owner}, NO_ROOM)
+    waits = run(Plan, {**arguments(name="waits"), **owner}, NO_ROOM)
     entries = {entry.name: entry for entry in queue.entries()}
     assert {(entry.user, entry.user_uid, entry.record["uid"]) for entry in entries.values()} == {("bob", 1002, 1002)}
     assert (waits["record"]["user"], waits["record"]["uid"]) == ("bob", 1002)
@@ -476,8 +476,8 @@ def test_the_owner_is_in_the_plan_the_queue_and_the_record(run: Run, queue: Queu
 
 @pytest.mark.parametrize(("user", "uid"), [("", os.getuid()), ("bob", None)])
 def test_without_a_uid_it_is_that_of_the_user_who_runs_ansible(run: Run, user: str, uid: int | None) -> None:
-    assert run(ActionModule, {**arguments(), "user": user, "user_uid": -1}, ROOM)["plan"]["user_uid"] == uid
-    assert run(ActionModule, {**arguments(name="other"), "user": user}, ROOM)["plan"]["user_uid"] == uid
+    assert run(Plan, {**arguments(), "user": user, "user_uid": -1}, ROOM)["plan"]["user_uid"] == uid
+    assert run(Plan, {**arguments(name="other"), "user": user}, ROOM)["plan"]["user_uid"] == uid
 
 
 TAKEN = "session_name: 'train-llm' is taken by another user's session; choose another name."
@@ -490,15 +490,13 @@ def test_a_name_belongs_to_its_owner_and_nothing_is_said_of_the_session(
 ) -> None:
     queue.save(requested(1, spec(**ASKED), user=user, user_uid=uid, state=state))
     with pytest.raises(AnsibleActionFail) as refused:
-        run(ActionModule, {**arguments(env={"OTHER": "x"}), "user": "alice", "user_uid": 1001}, ROOM)
+        run(Plan, {**arguments(env={"OTHER": "x"}), "user": "alice", "user_uid": 1001}, ROOM)
     assert str(refused.value) == TAKEN
 
 
 def test_the_name_of_a_session_that_only_agents_know_belongs_to_nobody(run: Run, queue: QueueStore) -> None:
     owned = {**arguments(), "user": "alice", "user_uid": 1001}
-    start = run(
-        ActionModule, owned, {"hostvars": {**holding()["hostvars"], "agent2": {"__session_agent": fit("agent2")}}}
-    )
+    start = run(Plan, owned, {"hostvars": {**holding()["hostvars"], "agent2": {"__session_agent": fit("agent2")}}})
     assert (start["existing"], start["agents"]) == (False, ["agent2"])
     assert [entry.user for entry in queue.entries()] == ["alice"]
 
@@ -513,7 +511,7 @@ def of_alice(run: Run, number: int, *, full: bool = False, check_mode: bool = Fa
     """Plan the ``number``-th session of alice, of one container."""
     args = {**arguments(cluster_size=1, name=f"session-{number}"), **ALICES, "limits": limits}
     used = {"cpu": 8} if full else {}
-    return run(ActionModule, args, answers(agent1=fit("agent1", allocated=used)), check_mode=check_mode)
+    return run(Plan, args, answers(agent1=fit("agent1", allocated=used)), check_mode=check_mode)
 
 
 def test_one_user_fills_neither_the_agents_nor_the_queue(run: Run, queue: QueueStore) -> None:
@@ -535,7 +533,7 @@ def test_one_user_fills_neither_the_agents_nor_the_queue(run: Run, queue: QueueS
     assert sorted(entry.name for entry in queue.entries()) == [f"session-{number}" for number in range(5)]
     # Others have their own.
     bob = {**arguments(cluster_size=1), "user": "bob", "user_uid": 1002, "limits": limits}
-    assert run(ActionModule, bob, answers(agent1=fit("agent1")))["starts"]
+    assert run(Plan, bob, answers(agent1=fit("agent1")))["starts"]
 
 
 def test_a_session_that_exists_is_repaired_whatever_its_user_has(run: Run) -> None:

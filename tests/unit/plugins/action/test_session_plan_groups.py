@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action import session_plan
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import UserGroup
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run import planning
 from tests.unit.builders import POOLS, SESSION_ID, agent_facts, held_session, plan, requested, result, spec
 from tests.unit.group_files import GROUP, PASSWD, FileDirectory, directory_in
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan
 
 RULES = {"allowed": "own", "closed": ["backendai-operators"]}
 LIMITS = {"max_sessions": 50}
@@ -31,7 +31,7 @@ MANY = "".join(f"g{number}:x:{number}:alice\n" for number in range(5000, 5070))
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileDirectory:
     """Return the accounts and groups of the manager, whose files may be changed."""
     files = directory_in(tmp_path)
-    monkeypatch.setattr(session_plan, "Directory", lambda: files)
+    monkeypatch.setattr(planning, "Directory", lambda: files)
     return files
 
 
@@ -43,12 +43,12 @@ def answers(*names: str, **changes: Any) -> dict[str, Any]:
 def create(run: Run, variables: dict[str, Any] | None = None, *, check_mode: bool = False, **args: Any) -> Any:
     given = {"spec": dataclasses.asdict(spec(mounts=args.pop("mounts", []))), "pools": dataclasses.asdict(POOLS)}
     more = {"agents": ["agent1"], "limits": LIMITS, "groups": RULES, "record_path": "", **USER}
-    return run(ActionModule, {**given, **more, **args}, variables or answers(), check_mode=check_mode)
+    return run(Plan, {**given, **more, **args}, variables or answers(), check_mode=check_mode)
 
 
 def start_pending(run: Run, variables: dict[str, Any] | None = None, **args: Any) -> Any:
     more = {"agents": ["agent1"], "limits": LIMITS, "groups": RULES, **args}
-    return run(ActionModule, {"queue": True, "pools": dataclasses.asdict(POOLS), **more}, variables or answers())
+    return run(Plan, {"queue": True, "pools": dataclasses.asdict(POOLS), **more}, variables or answers())
 
 
 def waiting(number: int = 1, **changes: Any) -> Any:

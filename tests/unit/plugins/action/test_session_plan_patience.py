@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action import session_plan
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import answers as answers_module
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run import planning, waiting_sessions
 from tests.unit.builders import GIB, POOLS, agent_facts, held_session, plan, requested, result, spec
 from tests.unit.group_files import directory_in
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan
 
 PATIENCE = 3
 ARGUMENTS: dict[str, Any] = {
@@ -65,9 +65,7 @@ def large(run: Run, queue: QueueStore) -> QueueEntry:
 
 def pass_over(run: Run, **args: Any) -> list[str]:
     """Return the names of the sessions that a pass over the queue starts."""
-    return [
-        start["plan"]["name"] for start in run(ActionModule, {**ARGUMENTS, "queue": True, **args}, agent())["starts"]
-    ]
+    return [start["plan"]["name"] for start in run(Plan, {**ARGUMENTS, "queue": True, **args}, agent())["starts"]]
 
 
 def reason(queue: QueueStore, entry: QueueEntry) -> str:
@@ -79,7 +77,7 @@ def reason(queue: QueueStore, entry: QueueEntry) -> str:
 def create(run: Run, name: str = "new", **args: Any) -> str:
     """Create a session of one core, and return why it waits; empty if it starts."""
     asked = dataclasses.asdict(spec(name=name, resources={"cpu": 1, "mem": "64m"}))
-    planned = run(ActionModule, {**ARGUMENTS, "spec": asked, **args}, agent())
+    planned = run(Plan, {**ARGUMENTS, "spec": asked, **args}, agent())
     return planned["pending"]["reason"] if planned["pending"] else ""
 
 
@@ -125,7 +123,7 @@ def test_a_pass_leaves_out_what_would_pass_a_session_too_often_after_starts_of_a
         queue.save(*(dataclasses.replace(other, has_started=True, attended=True) for other in others))
         return schedule(*arguments)
 
-    monkeypatch.setattr(session_plan, "schedule", decide)
+    monkeypatch.setattr(waiting_sessions, "schedule", decide)
     assert pass_over(run) == started
     states = {entry.id: entry.state for entry in queue.entries()}
     assert (states[large.id], states[waits(5).id]) == ("PENDING", "CREATING" if started else "PENDING")
@@ -141,7 +139,7 @@ def test_of_the_starts_of_a_pass_only_those_are_left_out_that_are_too_many(
         queue.save(*passed(7, 8))
         return schedule(*arguments)
 
-    monkeypatch.setattr(session_plan, "schedule", decide)
+    monkeypatch.setattr(waiting_sessions, "schedule", decide)
     assert pass_over(run) == ["session-5"]
 
 
@@ -210,7 +208,7 @@ def test_what_may_not_start_keeps_no_other_waiting(
     run: Run, queue: QueueStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     # There is room for both, but the first one's user has enough, or no account.
-    monkeypatch.setattr(session_plan, "Directory", lambda: directory_in(tmp_path))
+    monkeypatch.setattr(planning, "Directory", lambda: directory_in(tmp_path))
     due = waits(1, **{**ALICE, "user": "nobody" if how == "groups" else "alice"})
     queue.save(due, *passed(2, **ALICE), *passed(3, 4), waits(5))
     values: dict[str, Any] = {"limits": ONE_EACH, "held": [due.id], "groups": {"allowed": "own"}}

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from ansible.utils.display import Display
 
-from ansible_collections.backendai.cluster.plugins.action import session_plan
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -22,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run import waiting_sessions
 from tests.unit.builders import (
     IMAGE,
     NOW,
@@ -35,6 +34,7 @@ from tests.unit.builders import (
     spec,
 )
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan
 
 ARGUMENTS: dict[str, Any] = {
     "queue": True,
@@ -60,12 +60,12 @@ def test_image_that_would_fill_a_disk_is_warned_of(
     monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
     queue.save(requested())
     full = agent_facts("agent1", 2, images={IMAGE: None}, image_disk=ImageDisk("/data", 0, 1, {}))
-    run(ActionModule, ARGUMENTS, answers(agent1=full))
+    run(Plan, ARGUMENTS, answers(agent1=full))
     assert [line.partition(":")[0] for line in warned] == ["agent1"]
 
 
 def test_an_empty_queue_starts_nothing(run: Run) -> None:
-    result = run(ActionModule, ARGUMENTS, answers())
+    result = run(Plan, ARGUMENTS, answers())
     assert (result["starts"], result["agents"], result["changed"]) == ([], [], False)
     assert (result["specs"], result["_ansible_no_log"]) == ({}, False)
 
@@ -73,7 +73,7 @@ def test_an_empty_queue_starts_nothing(run: Run) -> None:
 def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number, spec(name=f"session-{number}", env={"TOKEN": "hunter2"})))
-    result = run(ActionModule, ARGUMENTS, answers())
+    result = run(Plan, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1", "session-2"]
     assert result["agents"] == ["agent1"]
     first, second, third = queue.entries()
@@ -92,7 +92,7 @@ def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueStore)
     request = spec(name="session-1", env={"TOKEN": "hunter2"})
     queue.save(requested(1, request))
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
-    result = run(ActionModule, ARGUMENTS, answers())
+    result = run(Plan, ARGUMENTS, answers())
     (start,) = result["starts"]
     assert (start["id"], start["existing"], start["never_completed"]) == (requested(1).id, False, True)
     assert "hunter2" not in json.dumps(start)
@@ -104,7 +104,7 @@ def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueStore)
 def test_skipped_sessions_are_counted(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", cluster_size=4)))
     queue.save(requested(2))
-    run(ActionModule, ARGUMENTS, answers())
+    run(Plan, ARGUMENTS, answers())
     first, second = queue.entries()
     assert (first.state, second.state) == ("PENDING", "CREATING")
     assert count_skips([first, second]) == {first.id: 1, second.id: 0}
@@ -119,7 +119,7 @@ def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, max_skips:
     queue.save(requested(9, id=SESSION_ID, state="RUNNING", plan=running, enqueued_at=NOW))
     sessions = holders(running)["agent1"].sessions
     hostvars = answers(agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=sessions))
-    result = run(ActionModule, {**ARGUMENTS, "max_skips": max_skips}, hostvars)
+    result = run(Plan, {**ARGUMENTS, "max_skips": max_skips}, hostvars)
     assert [start["plan"]["name"] for start in result["starts"]] == started
 
 
@@ -127,7 +127,7 @@ def test_starving_session_is_not_skipped(run: Run, queue: QueueStore, max_skips:
 def test_policy_orders_the_queue(run: Run, queue: QueueStore, policy: str, first: str) -> None:
     for number in (1, 2):
         queue.save(requested(number))
-    result = run(ActionModule, {**ARGUMENTS, "policy": policy}, answers(1))
+    result = run(Plan, {**ARGUMENTS, "policy": policy}, answers(1))
     assert [start["plan"]["name"] for start in result["starts"]] == [first]
 
 
@@ -137,7 +137,7 @@ def test_what_is_held_does_not_start_and_nobody_waits_for_it(run: Run, queue: Qu
     queue.save(*(requested(number, state="TERMINATED", spec=None, has_started=True) for number in range(10, 30)))
     dead = dataclasses.replace(current_owner(), started="0")
     queue.save(requested(3, state="CREATING", owner=dead))
-    result = run(ActionModule, {**ARGUMENTS, "held": [requested(1).id, requested(3).id]}, answers())
+    result = run(Plan, {**ARGUMENTS, "held": [requested(1).id, requested(3).id]}, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
     held, started, *_others = queue.entries()
     assert (held.state, started.state) == ("PENDING", "CREATING")
@@ -146,7 +146,7 @@ def test_what_is_held_does_not_start_and_nobody_waits_for_it(run: Run, queue: Qu
 def test_session_of_a_killed_run_is_started_again(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="CREATING", owner=dataclasses.replace(current_owner(), started="0")))
     queue.save(requested(2, state="CREATING", owner=current_owner()))
-    result = run(ActionModule, ARGUMENTS, answers())
+    result = run(Plan, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-1"]
     assert [entry.owner for entry in queue.entries()] == [current_owner(), current_owner()]
 
@@ -156,12 +156,12 @@ def test_session_of_a_killed_run_starts_nowhere_else_while_its_agent_is_away(run
     asked = spec(name="train-llm", command="python train.py")
     begun = {"id": SESSION_ID, "state": "CREATING", "owner": killed, "plan": plan({"agent2": 1}, command=asked.command)}
     queue.save(requested(1, asked, **begun))
-    assert run(ActionModule, ARGUMENTS, answers())["starts"] == []
+    assert run(Plan, ARGUMENTS, answers())["starts"] == []
     (entry,) = queue.entries()
     assert entry.record["pending"]["reason"].startswith(
         "agent2 may have begun its command, and cannot be used (agent2: start docker): "
     )
-    (started,) = run(ActionModule, ARGUMENTS, answers(agent2=agent_facts("agent2")))["starts"]
+    (started,) = run(Plan, ARGUMENTS, answers(agent2=agent_facts("agent2")))["starts"]
     assert started["id"] == SESSION_ID
 
 
@@ -174,7 +174,7 @@ def test_stale_sessions_use_capacity_until_the_claim(run: Run, queue: QueueStore
     hostvars = answers(
         agent1=agent_facts("agent1", 2, allocated={"cpu": 1}, sessions=holders(session_plan)["agent1"].sessions)
     )
-    result = run(ActionModule, ARGUMENTS, hostvars)
+    result = run(Plan, ARGUMENTS, hostvars)
     assert [(start["plan"]["name"], start["stale_sessions"]) for start in result["starts"]] == [
         ("session-1", [SESSION_ID])
     ]
@@ -184,7 +184,7 @@ def test_claimed_session_is_resumed(run: Run, queue: QueueStore) -> None:
     session_plan = dataclasses.replace(plan({"agent1": 1}, name="session-1"), id=requested(1).id)
     queue.save(requested(1, plan=session_plan))
     facts = holders(session_plan, committed=False)
-    (start,) = run(ActionModule, ARGUMENTS, answers(agent1=facts["agent1"]))["starts"]
+    (start,) = run(Plan, ARGUMENTS, answers(agent1=facts["agent1"]))["starts"]
     assert (start["existing"], start["plan"]) == (True, session_plan.to_dict())
 
 
@@ -201,8 +201,8 @@ def test_entries_changed_by_other_runs_are_skipped(
         queue.remove(requested(3).id)
         return schedule(*arguments)
 
-    monkeypatch.setattr(session_plan, "schedule", meanwhile)
-    result = run(ActionModule, ARGUMENTS, answers())
+    monkeypatch.setattr(waiting_sessions, "schedule", meanwhile)
+    result = run(Plan, ARGUMENTS, answers())
     assert [start["plan"]["name"] for start in result["starts"]] == ["session-2"]
     assert [(entry.name, entry.owner) for entry in queue.entries()] == [
         ("session-1", taken.owner),
@@ -214,7 +214,7 @@ def test_check_mode_decides_without_saving(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number))
     before = queue.entries()
-    assert len(run(ActionModule, ARGUMENTS, answers(), check_mode=True)["starts"]) == 2
+    assert len(run(Plan, ARGUMENTS, answers(), check_mode=True)["starts"]) == 2
     assert queue.entries() == before
 
 
@@ -226,11 +226,11 @@ def test_what_waits_does_not_start_while_its_user_has_enough_that_run(run: Run, 
     entries = [of_a_user(number, "alice", 1001) for number in range(1, 5)]
     queue.save(*entries, of_a_user(5, "bob", 1002))
     args = {**ARGUMENTS, "limits": {"max_sessions": 2}}
-    started = run(ActionModule, args, answers(cpu=8))["starts"]
+    started = run(Plan, args, answers(cpu=8))["starts"]
     assert [start["plan"]["name"] for start in started] == ["session-1", "session-2", "session-5"]
     reason = "max_sessions: alice may have 2 that run"
     assert queue.entries()[3].record["pending"]["reason"] == reason
-    assert run(ActionModule, args, answers(cpu=8))["starts"] == []
+    assert run(Plan, args, answers(cpu=8))["starts"] == []
 
 
 def test_a_start_of_another_run_meanwhile_counts_too(
@@ -243,5 +243,5 @@ def test_a_start_of_another_run_meanwhile_counts_too(
         queue.save(dataclasses.replace(other, state="CREATING", owner=current_owner(), attended=True))
         return schedule(*arguments)
 
-    monkeypatch.setattr(session_plan, "schedule", meanwhile)
-    assert run(ActionModule, {**ARGUMENTS, "limits": {"max_sessions": 1}}, answers(cpu=8))["starts"] == []
+    monkeypatch.setattr(waiting_sessions, "schedule", meanwhile)
+    assert run(Plan, {**ARGUMENTS, "limits": {"max_sessions": 1}}, answers(cpu=8))["starts"] == []

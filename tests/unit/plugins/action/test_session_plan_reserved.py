@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import Owner, QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.unit.builders import POOLS, agent_facts, held_session, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 OTHER = dataclasses.replace(plan({"agent1": 4}, name="other"), id=OTHER_ID)
@@ -40,13 +40,13 @@ def planned(run: Run, hostvars: dict[str, Any], **args: Any) -> dict[str, Any]:
     """Return the plan of a requested session of four containers."""
     request = dataclasses.asdict(spec(**SIZE))
     arguments = {"spec": request, "pools": dataclasses.asdict(POOLS), "agents": list(hostvars["hostvars"])}
-    return run(ActionModule, {**arguments, **args}, hostvars)
+    return run(Plan, {**arguments, **args}, hostvars)
 
 
 def started(run: Run, hostvars: dict[str, Any]) -> list[str]:
     """Return the names of the pending sessions that start."""
     args = {"queue": True, "pools": dataclasses.asdict(POOLS), "agents": list(hostvars["hostvars"])}
-    return [start["plan"]["name"] for start in run(ActionModule, args, hostvars)["starts"]]
+    return [start["plan"]["name"] for start in run(Plan, args, hostvars)["starts"]]
 
 
 # ---- for a session that is asked for

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action.session_plan import ActionModule
 from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule as EndAction
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
@@ -34,6 +33,7 @@ from tests.unit.builders import (
     spec,
 )
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Plan
 from tests.unit.plugins.action.test_session_info import ActionModule as ListAction
 
 ASKED = spec(cluster_size=4, cluster_mode="multi-node", env={"TOKEN": "hunter2"})
@@ -70,7 +70,7 @@ def record(queue: QueueStore, **changes: Any) -> QueueEntry:
 
 def planned(run: Run, variables: dict[str, Any], **args: Any) -> dict[str, Any]:
     request = {"spec": dataclasses.asdict(ASKED), "pools": dataclasses.asdict(POOLS), "agents": AGENTS}
-    return run(ActionModule, {**request, **args}, variables)
+    return run(Plan, {**request, **args}, variables)
 
 
 def refusal(run: Run, variables: dict[str, Any], **args: Any) -> str:

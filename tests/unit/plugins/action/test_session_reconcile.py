@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.backendai.cluster.plugins.action.session_reconcile import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
@@ -22,8 +17,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.absence_file import load_absences, save_absences
-from tests.unit.builders import REPOSITORY, SESSION_ID, agent_facts, holders, plan, requested, result, spec
+from tests.unit.builders import SESSION_ID, agent_facts, holders, plan, requested, result, spec
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import Reconcile
 
 AGENTS = ["agent1", "agent2", "agent3"]
 ARGUMENTS: dict[str, Any] = {"agents": AGENTS}
@@ -63,7 +59,7 @@ def own_start(queue: QueueStore, of: SessionPlan | None = None) -> QueueEntry:
 
 
 def test_empty_cluster_needs_no_action(run: Run, printed: list[str]) -> None:
-    result = run(ActionModule, ARGUMENTS, answers())
+    result = run(Reconcile, ARGUMENTS, answers())
     due = {key: result[key] for key in ("changed", "end", "restart", "agents")}
     assert due == {"changed": False, "end": {}, "restart": {}, "agents": []}
     assert printed == []
@@ -73,7 +69,7 @@ def test_what_agents_say_of_a_session_without_a_record_ends_and_restarts_nothing
     run: Run, queue: QueueStore, printed: list[str]
 ) -> None:
     for facts in (finished(), holders(plan(failure_policy="restart"), stopped={"sub1": ("exited", 1)})):
-        result = run(ActionModule, {**ARGUMENTS, "all_routes": True}, answers(**facts))
+        result = run(Reconcile, {**ARGUMENTS, "all_routes": True}, answers(**facts))
         assert (result["end"], result["restart"], result["agents"]) == ({}, {}, [])
         assert (result["routes"]["routes"], result["routes"]["ended"]) == ([], [])
     assert (queue.entries(), printed) == ([], [])
@@ -81,7 +77,7 @@ def test_what_agents_say_of_a_session_without_a_record_ends_and_restarts_nothing
 
 def test_finished_command_is_saved_and_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     record(queue)
-    result = run(ActionModule, ARGUMENTS, answers(**finished()))
+    result = run(Reconcile, ARGUMENTS, answers(**finished()))
     assert result["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert result["agents"] == ["agent1", "agent2"]
     (entry,) = queue.entries()
@@ -92,16 +88,16 @@ def test_finished_command_is_saved_and_shown(run: Run, queue: QueueStore, printe
 def test_record_of_a_session_that_its_agent_cannot_read_is_kept(run: Run, queue: QueueStore) -> None:
     queue.save(requested(asked=spec(), id=SESSION_ID, state="RUNNING", plan=plan({"agent1": 1})))
     args, damaged = {**ARGUMENTS, "started_at": 1.0e10}, agent_facts("agent1", damaged_sessions=[SESSION_ID])
-    run(ActionModule, args, answers(agent1=damaged))
+    run(Reconcile, args, answers(agent1=damaged))
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
-    run(ActionModule, args, answers())
+    run(Reconcile, args, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
 
 
 def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, printed: list[str]) -> None:
     record(queue)
-    run(ActionModule, ARGUMENTS, answers(**finished()))
-    assert run(ActionModule, ARGUMENTS, answers())["agents"] == []
+    run(Reconcile, ARGUMENTS, answers(**finished()))
+    assert run(Reconcile, ARGUMENTS, answers())["agents"] == []
     (entry,) = queue.entries()
     assert (entry.state, entry.record["exit_code"], printed) == ("TERMINATED", 3, [ENDED_LINE])
 
@@ -110,42 +106,20 @@ def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, print
 def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueStore) -> None:
     facts = finished()
     record(queue)
-    run(ActionModule, ARGUMENTS, answers("agent2", **facts))
-    run(ActionModule, ARGUMENTS, answers("agent2"))
+    run(Reconcile, ARGUMENTS, answers("agent2", **facts))
+    run(Reconcile, ARGUMENTS, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
-    assert run(ActionModule, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
-    run(ActionModule, ARGUMENTS, answers())
+    assert run(Reconcile, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
+    run(Reconcile, ARGUMENTS, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
 
 
-def test_what_agents_report_of_ends_is_read_once_and_before_the_lock(
-    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock, locked, read = QueueStore.lock, [False], []
-
-    @contextlib.contextmanager
-    def noted_lock(store: QueueStore) -> Iterator[None]:
-        with lock(store):
-            locked[0] = True
-            yield
-            locked[0] = False
-
-    class Agent(dict[str, Any]):
-        def get(self, name: str, *default: Any) -> Any:
-            if name == "__session_reap":
-                read.append(locked[0])
-            return super().get(name, *default)
-
-    monkeypatch.setattr(QueueStore, "lock", noted_lock)
+def test_what_agents_report_of_ends_is_saved_with_the_sessions_that_end(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number, state="TERMINATING", spec=None, agents=("agent1", "agent2")))
     ended = queue.entries()[0].id
-    variables = answers("agent2")
-    reaped = {"ends": {ended: {"grace_exceeded": True, "lost_output": ["main1"]}}}
-    hosts = {name: Agent(variables["hostvars"][name]) for name in AGENTS}
-    hosts["agent1"]["__session_reap"] = reaped
-    run(ActionModule, ARGUMENTS, {"hostvars": {**hosts, "localhost": {}}})
-    assert read == [False] * len(AGENTS)
+    ends = {ended: [{"grace_exceeded": True, "lost_output": ["main1"]}, {}], "of nobody": [{}]}
+    run(Reconcile, {**ARGUMENTS, "ends": ends}, answers("agent2"))
     saved = [(entry.record.get("grace_exceeded"), entry.record.get("lost_output")) for entry in queue.entries()]
     assert (saved[0], {entry.agents for entry in queue.entries()}) == ((True, ["main1"]), {("agent2",)})
     assert not any(saved[1] + saved[2])
@@ -158,7 +132,7 @@ def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: Que
     facts = holders(made, stopped={"sub1": ("exited", None)})
     remaining = dataclasses.replace(plan({"agent3": 1}, name="given-up"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
     facts |= holders(remaining, committed=False, expired=True)
-    result = run(ActionModule, ARGUMENTS, answers(**facts))
+    result = run(Reconcile, ARGUMENTS, answers(**facts))
     assert (result["restart"], result["end"]) == ({"agent2": [SESSION_ID]}, {})
     assert result["agents"] == ["agent2", "agent3"]
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
@@ -168,15 +142,15 @@ def test_restarts_and_expired_claims_are_assigned_to_agents(run: Run, queue: Que
 def test_session_of_a_killed_run_is_removed_only_if_abandoned(run: Run, queue: QueueStore) -> None:
     entry = own_start(queue)
     facts = holders(plan(), committed=False)
-    assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == []
+    assert run(Reconcile, ARGUMENTS, answers(**facts))["agents"] == []
     assert queue.entries() == [entry]
-    assert run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**facts))["agents"] == ["agent1", "agent2"]
+    assert run(Reconcile, {**ARGUMENTS, "abandoned": True}, answers(**facts))["agents"] == ["agent1", "agent2"]
     assert [entry.state for entry in queue.entries()] == ["TERMINATING"]
 
 
 def test_request_of_a_running_session_is_kept(run: Run, queue: QueueStore, printed: list[str]) -> None:
     own_start(queue)
-    result = run(ActionModule, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
+    result = run(Reconcile, {**ARGUMENTS, "abandoned": True}, answers(**holders(plan())))
     (entry,) = queue.entries()
     assert (result["agents"], entry.state, entry.plan, printed) == ([], "RUNNING", plan(), [])
 
@@ -185,7 +159,7 @@ def test_request_of_a_running_session_is_kept(run: Run, queue: QueueStore, print
 def test_finished_session_of_a_killed_run_is_saved_again(run: Run, queue: QueueStore) -> None:
     own_start(queue, plan(failure_policy="terminate"))
     facts = holders(plan(failure_policy="terminate"), stopped={"sub1": ("dead", None)})
-    assert run(ActionModule, ARGUMENTS, answers(**facts))["agents"] == ["agent1", "agent2"]
+    assert run(Reconcile, ARGUMENTS, answers(**facts))["agents"] == ["agent1", "agent2"]
     assert [(entry.id, entry.state) for entry in queue.entries()] == [(SESSION_ID, "TERMINATING")]
 
 
@@ -193,21 +167,21 @@ def test_session_on_a_lost_agent_ends_where_it_can_be_reached(run: Run, queue: Q
     facts = holders(plan(failure_policy="terminate"))
     record(queue, plan(failure_policy="terminate"))
     away = answers("agent2", **facts)
-    assert run(ActionModule, ARGUMENTS, away)["agents"] == []
+    assert run(Reconcile, ARGUMENTS, away)["agents"] == []
     counted = load_absences(queue.path).agents["agent2"]
     aged = Absences({"agent2": dataclasses.replace(counted, seconds=600.0)})
     save_absences(queue.path, Absences(), aged)
-    cut_off = run(ActionModule, ARGUMENTS, answers("agent2", "agent3", **facts))
+    cut_off = run(Reconcile, ARGUMENTS, answers("agent2", "agent3", **facts))
     assert (cut_off["end"], len(cut_off["warnings"])) == ({}, 1)
-    assert run(ActionModule, ARGUMENTS, away, check_mode=True)["end"] == {"agent1": [SESSION_ID]}
+    assert run(Reconcile, ARGUMENTS, away, check_mode=True)["end"] == {"agent1": [SESSION_ID]}
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
     del printed[:]
-    assert run(ActionModule, ARGUMENTS, away)["end"] == {"agent1": [SESSION_ID]}
-    run(ActionModule, ARGUMENTS, answers("agent2"))
+    assert run(Reconcile, ARGUMENTS, away)["end"] == {"agent1": [SESSION_ID]}
+    run(Reconcile, ARGUMENTS, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
     reason = "agent2 did not answer for 600 seconds and session_failure_policy is terminate"
     assert printed == [f"Session {queue.entries()[0].name} is TERMINATED: {reason}."]
-    assert run(ActionModule, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
+    assert run(Reconcile, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
     assert load_absences(queue.path) == Absences()
 
 
@@ -226,7 +200,7 @@ def test_a_damaged_count_of_absences_begins_anew(run: Run, queue: QueueStore, fi
     else:
         save_absences(queue.path, Absences(), counted(**{field: damage}))
     assert load_absences(queue.path) == Absences()
-    run(ActionModule, ARGUMENTS, answers("agent2"))
+    run(Reconcile, ARGUMENTS, answers("agent2"))
     assert load_absences(queue.path).agents["agent2"].seconds == 0
 
 
@@ -238,7 +212,7 @@ def test_a_run_that_asks_some_agents_counts_no_absence(run: Run, queue: QueueSto
     save_absences(queue.path, Absences(), before)
     variables = answers("agent2", **facts)
     variables["hostvars"] |= {name: {} for name in AGENTS if name not in asked}
-    result = run(ActionModule, ARGUMENTS, variables)
+    result = run(Reconcile, ARGUMENTS, variables)
     assert (result["end"], result["warnings"], load_absences(queue.path)) == ({}, [], before)
 
 
@@ -246,9 +220,9 @@ def test_a_run_that_reconciles_twice_counts_an_absence_once(run: Run, queue: Que
     queue.path.mkdir(mode=0o700)
     args = {**ARGUMENTS, "started_at": time.time() - 30}
     save_absences(queue.path, Absences(), counted())
-    run(ActionModule, args, answers("agent2"))
+    run(Reconcile, args, answers("agent2"))
     once = load_absences(queue.path).agents["agent2"].seconds
-    run(ActionModule, args, answers("agent2"))
+    run(Reconcile, args, answers("agent2"))
     assert once > 300
     assert load_absences(queue.path).agents["agent2"].seconds == once
 
@@ -256,7 +230,7 @@ def test_a_run_that_reconciles_twice_counts_an_absence_once(run: Run, queue: Que
 def test_session_whose_time_is_up_ends(run: Run, queue: QueueStore, printed: list[str]) -> None:
     facts = holders(plan(idle_timeout=600), lived=4000, idle=600)
     record(queue, plan(idle_timeout=600))
-    assert run(ActionModule, ARGUMENTS, answers(**facts))["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
+    assert run(Reconcile, ARGUMENTS, answers(**facts))["end"] == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
     assert [entry.record["reason"] for entry in queue.entries()] == [
         "it was idle for session_idle_timeout, 600 seconds"
     ]
@@ -267,16 +241,16 @@ def test_the_plan_of_a_start_of_which_nothing_is_left_is_forgotten_without_a_lin
     run: Run, queue: QueueStore, printed: list[str]
 ) -> None:
     queue.save(requested(asked=spec(), id=SESSION_ID, plan=plan(), updated_at=time.time() - 60))
-    run(ActionModule, {**ARGUMENTS, "started_at": time.time() - 30}, answers("agent2"))
+    run(Reconcile, {**ARGUMENTS, "started_at": time.time() - 30}, answers("agent2"))
     assert [bool(entry.plan) for entry in queue.entries()] == [True]
-    run(ActionModule, {**ARGUMENTS, "started_at": time.time() - 30}, answers())
+    run(Reconcile, {**ARGUMENTS, "started_at": time.time() - 30}, answers())
     assert [(entry.state, entry.plan) for entry in queue.entries()] == [("PENDING", None)]
     assert printed == []
 
 
 def test_pending_timeout_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
     queue.save(requested(pending_timeout=60, enqueued_at=time.time() - 61))
-    run(ActionModule, ARGUMENTS, answers())
+    run(Reconcile, ARGUMENTS, answers())
     assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "CANCELLED")]
     assert printed == ["Session session-1 is CANCELLED: it waited longer than session_pending_timeout, 60 seconds."]
 
@@ -290,7 +264,7 @@ def test_history_is_kept_for_history_days(
 ) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - age * DAY))
     queue.save(requested(2, updated_at=0.0))
-    run(ActionModule, {**ARGUMENTS, **({} if days is None else {"history_days": days})}, answers())
+    run(Reconcile, {**ARGUMENTS, **({} if days is None else {"history_days": days})}, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"] * kept + ["PENDING"]
 
 
@@ -298,10 +272,10 @@ def test_history_is_kept_for_history_days(
 def test_history_is_kept_while_it_tells_how_often_a_session_was_skipped(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1))
     queue.save(*(requested(n, state="TERMINATED", spec=None, has_started=True, updated_at=1.0) for n in (2, 3, 4)))
-    run(ActionModule, {**ARGUMENTS, "max_skips": 2}, answers())
+    run(Reconcile, {**ARGUMENTS, "max_skips": 2}, answers())
     assert [entry.id for entry in queue.entries()] == [requested(number).id for number in (1, 3, 4)]
     queue.remove(requested(1).id)
-    run(ActionModule, {**ARGUMENTS, "max_skips": 2}, answers())
+    run(Reconcile, {**ARGUMENTS, "max_skips": 2}, answers())
     assert queue.entries() == []
 
 
@@ -312,21 +286,12 @@ def test_check_mode_reconciles_without_writing(run: Run, queue: QueueStore) -> N
     record(queue)
     before = {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")}
     args = {**ARGUMENTS, "started_at": time.time()}
-    result = run(ActionModule, args, answers(**finished()), check_mode=True)
+    result = run(Reconcile, args, answers(**finished()), check_mode=True)
     assert result["agents"] == ["agent1", "agent2"]
     assert {path: path.stat().st_mtime_ns for path in queue.path.rglob("*")} == before
 
 
 # ---- what gateways are told
-
-
-IMPORT_PLAYBOOK = "ansible.builtin.import_playbook"
-
-
-def told_by_the_playbooks() -> tuple[str, list[str]]:
-    """Return the registered variable of the playbook's task, and its ``previous`` variables."""
-    (task,) = yaml.safe_load((REPOSITORY / "playbooks/tasks/reconcile.yml").read_text())
-    return task["register"], task["backendai.cluster.session_reconcile"]["previous"]
 
 
 ROUTED = dataclasses.replace(plan(), published=(PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001),))
@@ -340,7 +305,7 @@ def routed() -> dict[str, AgentFacts]:
 @pytest.mark.usefixtures("printed")
 def test_without_started_at_all_ended_sessions_are_sent(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
-    assert run(ActionModule, ARGUMENTS, answers())["routes"] == {
+    assert run(Reconcile, ARGUMENTS, answers())["routes"] == {
         "routes": [],
         "ended": [requested(1).id],
         "vacated": [],
@@ -354,13 +319,13 @@ def test_gateways_get_sessions_ended_in_this_run(run: Run, queue: QueueStore) ->
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=began - 1))
     record(queue)
     args = {**ARGUMENTS, "started_at": began}
-    assert run(ActionModule, args, answers())["routes"] == {
+    assert run(Reconcile, args, answers())["routes"] == {
         "routes": [],
         "ended": [],
         "vacated": [],
         "changed": False,
     }
-    ending = run(ActionModule, args, answers(**finished()))["routes"]
+    ending = run(Reconcile, args, answers(**finished()))["routes"]
     assert ending == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
@@ -370,10 +335,10 @@ def test_running_sessions_of_the_record_are_sent_only_with_all_routes(
     run: Run, queue: QueueStore, check_mode: bool
 ) -> None:
     hostvars, args = answers(**routed()), {**ARGUMENTS, "started_at": "0.0"}
-    assert run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]["routes"] == []
+    assert run(Reconcile, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]["routes"] == []
     record(queue, ROUTED)
-    assert run(ActionModule, args, hostvars, check_mode=check_mode)["routes"]["routes"] == []
-    routes = run(ActionModule, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]
+    assert run(Reconcile, args, hostvars, check_mode=check_mode)["routes"]["routes"] == []
+    routes = run(Reconcile, {**args, "all_routes": True}, hostvars, check_mode=check_mode)["routes"]
     assert [route["id"] for route in routes["routes"]] == [SESSION_ID]
     assert (routes["ended"], routes["changed"]) == ([], True)
 
@@ -381,35 +346,31 @@ def test_running_sessions_of_the_record_are_sent_only_with_all_routes(
 @pytest.mark.usefixtures("printed")
 def test_ended_sessions_are_sent_with_all_routes(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, state="TERMINATED", spec=None, updated_at=time.time() - DAY))
-    before = {"routes": {"ended": [requested(1).id]}}
     hostvars = answers()
-    hostvars["hostvars"]["localhost"] = {"__session_result": before}
-    args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result"]}
-    assert run(ActionModule, args, hostvars)["routes"] == {
+    args = {**ARGUMENTS, "started_at": time.time(), "sent": [requested(1).id]}
+    assert run(Reconcile, args, hostvars)["routes"] == {
         "routes": [],
         "ended": [],
         "vacated": [],
         "changed": False,
     }
-    everything = run(ActionModule, {**args, "all_routes": True}, hostvars)["routes"]
+    everything = run(Reconcile, {**args, "all_routes": True}, hostvars)["routes"]
     assert everything == {"routes": [], "ended": [requested(1).id], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 def test_finished_session_on_agents_has_no_route(run: Run, queue: QueueStore) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="TERMINATING", spec=None, agents=("agent1",)))
-    routes = run(ActionModule, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
+    routes = run(Reconcile, {**ARGUMENTS, "started_at": 0.0, "all_routes": True}, answers(**routed()))["routes"]
     assert routes == {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": True}
 
 
 @pytest.mark.usefixtures("printed")
 def test_sent_routes_are_not_sent_again(run: Run, queue: QueueStore) -> None:
     record(queue)
-    args = {**ARGUMENTS, "started_at": time.time(), "previous": ["__session_result", "__session_queue_result"]}
-    first = run(ActionModule, args, answers(**finished()))
-    hostvars = answers()
-    hostvars["hostvars"]["localhost"] = {"__session_queue_result": first}
-    again = run(ActionModule, args, hostvars)["routes"]
+    args = {**ARGUMENTS, "started_at": time.time()}
+    first = run(Reconcile, args, answers(**finished()))
+    again = run(Reconcile, {**args, "sent": first["routes"]["ended"]}, answers())["routes"]
     assert (first["routes"]["changed"], again) == (
         True,
         {"routes": [], "ended": [SESSION_ID], "vacated": [], "changed": False},
@@ -417,54 +378,20 @@ def test_sent_routes_are_not_sent_again(run: Run, queue: QueueStore) -> None:
 
 
 @pytest.mark.usefixtures("printed")
-def test_sessions_are_sent_before_agents_end_them(run: Run, queue: QueueStore) -> None:
-    record(queue)
-    registered, routes = told_by_the_playbooks()
-    args = {**ARGUMENTS, "started_at": time.time(), "previous": routes}
-    first = run(ActionModule, args, answers(**finished()))
-    hostvars = answers()
-    hostvars["hostvars"]["localhost"] = {registered: first}
-    assert run(ActionModule, args, hostvars)["routes"] == {
-        "routes": [],
-        "ended": [SESSION_ID],
-        "vacated": [],
-        "changed": True,
-    }
-
-
-@pytest.mark.parametrize(("result", "news"), [(None, True), ({"waiting": True}, True), ({"waiting": False}, False)])
-def test_single_reconciliation_updates_gateways_once(result: dict[str, Any] | None, news: bool) -> None:
-    from ansible.template import Templar, trust_as_template
-
-    plays = yaml.safe_load((REPOSITORY / "playbooks/parts/reconcile.yml").read_text())
-    (routes,) = [
-        play["vars"]["__session_routes"]
-        for play in plays
-        if "update_pending_gateways.yml" in play.get(IMPORT_PLAYBOOK, "")
-    ]
-    localhost = {
-        "__session_reconcile": {"routes": {"changed": True}},
-        **({"__session_result": result} if result else {}),
-    }
-    templar = Templar(loader=DataLoader(), variables={"hostvars": {"localhost": localhost}})
-    assert templar.template(trust_as_template(routes)) == ({"changed": True} if news else {})
-
-
-@pytest.mark.usefixtures("printed")
 def test_a_session_that_an_earlier_run_marked_is_sent_before_its_agent_ends_it(run: Run, queue: QueueStore) -> None:
     record(queue)
     facts = finished()
-    run(ActionModule, ARGUMENTS, answers("agent2", **facts))
-    result = run(ActionModule, {**ARGUMENTS, "started_at": time.time() + 60}, answers(**facts))
+    run(Reconcile, ARGUMENTS, answers("agent2", **facts))
+    result = run(Reconcile, {**ARGUMENTS, "started_at": time.time() + 60}, answers(**facts))
     assert (result["end"]["agent2"], result["routes"]["ended"]) == ([SESSION_ID], [SESSION_ID])
 
 
 @pytest.mark.usefixtures("printed", "queue")
 def test_reserved_ports_are_sent_to_gateways_with_all_routes_only(run: Run) -> None:
     hostvars = answers(agent2=agent_facts("agent2", reserved_ports={SESSION_ID: [30001, 30002]}))
-    plain = run(ActionModule, {**ARGUMENTS, "started_at": time.time()}, hostvars)
+    plain = run(Reconcile, {**ARGUMENTS, "started_at": time.time()}, hostvars)
     assert (plain["reserving"], plain["routes"]["vacated"], plain["routes"]["changed"]) == ([], [], False)
-    full = run(ActionModule, {**ARGUMENTS, "all_routes": True}, hostvars)
+    full = run(Reconcile, {**ARGUMENTS, "all_routes": True}, hostvars)
     vacated = [{"id": SESSION_ID, "address": "192.0.2.2"}]
     assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == (["agent2"], vacated, True)
     assert full["agents"] == []
@@ -474,7 +401,7 @@ def test_reserved_ports_are_sent_to_gateways_with_all_routes_only(run: Run) -> N
 def test_ports_reserved_at_an_address_of_another_agent_are_not_sent(run: Run) -> None:
     hostvars = answers("agent1", agent2=agent_facts("agent2", reserved_ports={SESSION_ID: [30001]}))
     hostvars["hostvars"]["agent1"]["ansible_host"] = "192.0.2.2"
-    full = run(ActionModule, {**ARGUMENTS, "all_routes": True}, hostvars)
+    full = run(Reconcile, {**ARGUMENTS, "all_routes": True}, hostvars)
     assert (full["reserving"], full["routes"]["vacated"], full["routes"]["changed"]) == ([], [], False)
 
 
@@ -482,7 +409,7 @@ def test_ports_reserved_at_an_address_of_another_agent_are_not_sent(run: Run) ->
 def test_check_mode_sends_no_ended_sessions(run: Run, queue: QueueStore) -> None:
     record(queue)
     args = {**ARGUMENTS, "started_at": time.time()}
-    result = run(ActionModule, args, answers(**finished()), check_mode=True)
+    result = run(Reconcile, args, answers(**finished()), check_mode=True)
     assert (result["agents"], result["routes"]["ended"], result["routes"]["changed"]) == (
         ["agent1", "agent2"],
         [],

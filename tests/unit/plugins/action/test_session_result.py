@@ -1,4 +1,4 @@
-"""The action session_result: results of starts in the record, the queue and the output."""
+"""Results of starts in the record, the queue and the output."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
-from tests.unit.builders import IMAGE, SESSION_ID, image_data, requested
+from tests.unit.builders import IMAGE, image_data
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.settled_starts import (
+    CLAIMED,
     COMMITTED,
     FAILED,
+    GONE,
     MADE,
-    NO_ROOM,
     REFUSED,
+    REMOVED,
     WHY,
     WHY_AT_END,
     Steps,
     decided,
+    replied,
     settle,
+    settle_all,
     starts,
 )
 
@@ -35,7 +40,7 @@ from tests.unit.plugins.action.settled_starts import (
 
 def test_running_session_is_shown_with_its_containers(run: Run, printed: list[str]) -> None:
     (session,) = settle(run, COMMITTED)["sessions"]
-    assert [kernel["image_digest"] for kernel in session["record"]["kernels"]] == ["sha256:1", "sha256:2"]
+    assert [kernel["image_digest"] for kernel in session.record["kernels"]] == ["sha256:1", "sha256:2"]
     assert printed == [
         "Session train-llm is RUNNING.",
         f"  main1    agent1           {MADE.kernels[0].address}",
@@ -48,43 +53,25 @@ def test_record_is_for_its_owner_only_and_no_change(run: Run, tmp_path: Path) ->
     path = tmp_path / "record.json"
     settled = settle(run, COMMITTED, path=str(path))
     (session,) = settled["sessions"]
-    assert json.loads(path.read_text()) == session["record"]
+    assert json.loads(path.read_text()) == session.record
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert (settled["changed"], session["error"]) == (False, None)
-
-
-def test_pending_session_is_shown_with_its_reason(run: Run, printed: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    settle(run, None, path=str(path))
-    assert printed == ["Session train-llm is PENDING.", "  no room for 1 of 4 containers"]
-    record = json.loads(path.read_text())
-    assert (record["id"], record["status"], record["pending"], record["kernels"]) == (
-        SESSION_ID,
-        "PENDING",
-        NO_ROOM,
-        [],
-    )
+    assert session.error is None
 
 
 @pytest.mark.usefixtures("printed")
-def test_failed_start_is_recorded_without_failing_the_task(run: Run, tmp_path: Path) -> None:
+def test_failed_start_is_recorded(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     settled = settle(run, FAILED, path=str(path))
     (session,) = settled["sessions"]
-    assert (session["error"], settled.get("failed", False)) == (WHY, False)
+    assert session.error == WHY
     record = json.loads(path.read_text())
     assert (record["status"], record["error"]) == ("ERROR", WHY)
 
 
 @pytest.mark.usefixtures("printed")
 def test_failed_repair_leaves_the_session_running(run: Run) -> None:
-    (session,) = settle(run, FAILED, starts=[decided(committed=True)])["sessions"]
-    assert session["error"].startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
-
-
-def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
-    settle(run, COMMITTED, show=False)
-    assert printed == []
+    (session,) = settle(run, FAILED, decided(committed=True))["sessions"]
+    assert session.error.startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
 
 
 # ---- the queue
@@ -94,14 +81,14 @@ def test_result_is_not_shown_twice(run: Run, printed: list[str]) -> None:
 def test_repaired_session_was_requested_when_its_entry_says(run: Run, queue: QueueStore) -> None:
     entry = starts(queue, state="RUNNING", owner=None, plan=MADE)
     (session,) = settle(run, COMMITTED)["sessions"]
-    assert session["record"]["created_at"] == entry.enqueued_at != MADE.created_at
+    assert session.record["created_at"] == entry.enqueued_at != MADE.created_at
 
 
 @pytest.mark.usefixtures("printed")
 def test_request_plan_and_images_of_a_running_session_are_kept(run: Run, queue: QueueStore) -> None:
     before = starts(queue, plan=MADE, attempts=1, has_started=True)
     start = {**decided(), "images": {"agent1": {IMAGE: image_data(1, "registry/python")}, "agent2": {}}}
-    settle(run, COMMITTED, starts=[start])
+    settle(run, COMMITTED, start)
     (entry,) = queue.entries()
     assert (entry.state, entry.owner, entry.plan) == ("RUNNING", None, MADE)
     assert spec_from_dict(entry.spec or {}) == spec_from_dict(before.spec or {})
@@ -115,8 +102,8 @@ def test_failed_start_of_a_queued_session_is_requeued(run: Run, queue: QueueStor
     starts(queue)
     (session,) = settle(run, FAILED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts, entry.record) == ("PENDING", 1, session["record"])
-    assert (session["record"]["status"], session["record"]["kernels"], session["error"]) == ("PENDING", [], WHY)
+    assert (entry.state, entry.attempts, entry.record) == ("PENDING", 1, session.record)
+    assert (session.record["status"], session.record["kernels"], session.error) == ("PENDING", [], WHY)
     assert printed == ["Session train-llm is PENDING.", f"  start 1 of 3 failed: {WHY.rstrip('.')}"]
 
 
@@ -124,7 +111,7 @@ def test_refused_start_is_requeued(run: Run, queue: QueueStore, printed: list[st
     starts(queue)
     (session,) = settle(run, REFUSED)["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("PENDING", 0, None, session["record"])
+    assert (entry.state, entry.attempts, entry.owner, entry.record) == ("PENDING", 0, None, session.record)
     assert printed == ["Session train-llm is PENDING.", "  it will be retried: no room"]
 
 
@@ -134,8 +121,8 @@ def test_failed_session_moves_to_the_history(run: Run, queue: QueueStore, change
     starts(queue, **changes)
     (session,) = settle(run, {**FAILED, "remove": {"agent1": {}, "agent2": {}}})["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.record["status"], entry.record["reason"]) == ("TERMINATED", "ERROR", session["error"])
-    assert (session["record"]["status"], "may still hold" in session["error"]) == ("ERROR", False)
+    assert (entry.state, entry.record["status"], entry.record["reason"]) == ("TERMINATED", "ERROR", session.error)
+    assert (session.record["status"], "may still hold" in session.error) == ("ERROR", False)
 
 
 @pytest.mark.usefixtures("printed")
@@ -145,16 +132,16 @@ def test_failed_session_stays_in_the_queue_while_an_agent_may_hold_it(run: Run, 
     (session,), (entry,) = settled["sessions"], queue.entries()
     assert (entry.state, entry.agents) == ("TERMINATING", ("agent2",))
     assert (entry.record["status"], entry.record["reason"]) == ("ERROR", WHY_AT_END)
-    assert (session["record"]["status"], session["error"], settled["waiting"]) == ("ERROR", WHY_AT_END, True)
+    assert (session.record["status"], session.error, settled["waits"]) == ("ERROR", WHY_AT_END, True)
 
 
 @pytest.mark.usefixtures("printed")
 def test_failed_repair_removes_nothing_later(run: Run, queue: QueueStore) -> None:
     starts(queue, spec=None)
-    (session,) = settle(run, FAILED, starts=[decided(partly=True)])["sessions"]
+    (session,) = settle(run, FAILED, decided(partly=True))["sessions"]
     (entry,) = queue.entries()
-    assert (entry.state, entry.agents, entry.record["reason"]) == ("TERMINATED", (), session["error"])
-    assert session["error"] == (
+    assert (entry.state, entry.agents, entry.record["reason"]) == ("TERMINATED", (), session.error)
+    assert session.error == (
         "the session 'train-llm' was not repaired, and what ran before still runs: agent1: no image; agent2: it became"
         " unreachable."
     )
@@ -195,58 +182,56 @@ def test_check_mode_writes_nothing(
 ) -> None:
     starts(queue)
     before = queue.entries()
-    settle(run, outcome, path=str(tmp_path / "record.json"), wait=True, check_mode=True)
+    settle(run, outcome, path=str(tmp_path / "record.json"), check_mode=True)
     assert queue.entries() == before
     assert not (tmp_path / "record.json").exists()
     assert printed == [line]
 
 
-# ---- what the run does next
+# ---- a run that could not go on
+
+
+def broken(steps: Steps, start: dict[str, Any] | None = None) -> Start:
+    return dataclasses.replace(replied(start or decided(), steps), broken="interrupted by SIGINT")
 
 
 @pytest.mark.usefixtures("printed")
-@pytest.mark.parametrize(
-    ("arguments", "outcome", "check_mode", "wait"),
-    [
-        (True, COMMITTED, False, True),
-        (False, COMMITTED, False, False),
-        (True, COMMITTED, True, False),
-        (True, FAILED, False, False),
-        (True, None, False, False),
-    ],
-    ids=["runs", "unasked", "check mode", "failed", "waits for room"],
-)
-def test_only_running_sessions_are_waited_for(
-    run: Run, arguments: bool, outcome: Steps | None, check_mode: bool, wait: bool
-) -> None:
-    result = settle(run, outcome, wait=arguments, check_mode=check_mode)
-    assert (result["wait"], result["waiting"]) == (wait, wait)
+def test_session_of_an_interrupted_run_has_ended_with_an_error(run: Run, queue: QueueStore, tmp_path: Path) -> None:
+    starts(queue, attended=True)
+    path = tmp_path / "record.json"
+    (session,) = settle_all(run, [broken({**CLAIMED, **REMOVED})], path=str(path))["sessions"]
+    (entry,) = queue.entries()
+    assert session.error == "the session 'train-llm' was not created: interrupted by SIGINT."
+    assert (entry.state, entry.record["status"], entry.record["error"]) == ("TERMINATED", "ERROR", session.error)
+    assert json.loads(path.read_text())["error"] == session.error
 
 
 @pytest.mark.usefixtures("printed")
-@pytest.mark.parametrize(
-    ("freed", "outcome", "looks"),
-    [
-        (False, COMMITTED, False),
-        (False, FAILED, True),
-        (True, COMMITTED, True),
-        (True, None, True),
-        (False, None, False),
-    ],
-    ids=["it runs", "it failed", "room was freed", "it waits and room was freed", "it waits"],
-)
-@pytest.mark.parametrize("queued", [True, False])
-def test_queue_is_processed_after_capacity_is_released(
-    run: Run, queue: QueueStore, freed: bool, outcome: Steps | None, looks: bool, queued: bool
-) -> None:
-    queue.save(requested(2, state="TERMINATED", spec=None))
-    if queued:
-        queue.save(requested(3))
-    assert settle(run, outcome, capacity_released=freed)["waiting"] is (looks and queued)
+def test_what_an_interrupted_run_could_not_undo_is_removed_later(run: Run, queue: QueueStore) -> None:
+    starts(queue, attended=True)
+    settle_all(run, [broken({**CLAIMED, "remove": {"agent1": {}, "agent2": GONE}})])
+    (entry,) = queue.entries()
+    assert (entry.state, entry.agents) == ("TERMINATING", ("agent2",))
 
 
 @pytest.mark.usefixtures("printed")
-def test_failed_start_releases_capacity(run: Run, queue: QueueStore) -> None:
+def test_session_that_waits_loses_no_attempt_by_an_interruption(run: Run, queue: QueueStore) -> None:
+    starts(queue)
+    settle_all(run, [broken({**CLAIMED, **REMOVED})])
+    (entry,) = queue.entries()
+    assert (entry.state, entry.attempts, entry.owner) == ("PENDING", 0, None)
+    assert entry.record["pending"]["reason"] == "it will be retried: interrupted by SIGINT"
+
+
+@pytest.mark.usefixtures("printed")
+def test_session_that_was_complete_runs_although_the_run_was_interrupted(run: Run, queue: QueueStore) -> None:
+    starts(queue, attended=True)
+    (session,) = settle_all(run, [broken(COMMITTED)])["sessions"]
+    assert (session.error, [entry.state for entry in queue.entries()]) == (None, ["RUNNING"])
+
+
+@pytest.mark.usefixtures("printed")
+def test_failed_start_leaves_something_to_do(run: Run, queue: QueueStore) -> None:
     starts(queue)
     settled = settle(run, FAILED)
-    assert (settled["sessions"][0]["record"]["status"], settled["waiting"]) == ("PENDING", True)
+    assert (settled["sessions"][0].record["status"], settled["waits"]) == ("PENDING", True)

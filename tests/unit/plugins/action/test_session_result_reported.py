@@ -1,24 +1,35 @@
-"""The action session_result with state=reported: output and failure at the end of a run."""
+"""What a run that creates a session reports at its end: its output, and whether it has failed."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action.session_result import ActionModule
+from ansible_collections.backendai.cluster.plugins.module_utils._model.printable import printable
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import CLAIM, Start
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import (
     ended_record,
     session_record,
     unplanned_record,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.create import Ended
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.create import report as report_on
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.outcome import Outcome
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.session_run import SessionRun
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.settling import Settled
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.site import Site
+from ansible_collections.backendai.cluster.plugins.plugin_utils.session_action import SessionAction, TaskEdge
 from tests.unit.builders import NOW, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import request_of, run_options
 
 MADE = plan({"agent1": 1}, command="python train.py")
 RUNS = session_record(MADE, "RUNNING")
@@ -42,37 +53,48 @@ def history(queue: QueueStore, record: dict[str, Any], state: str = "TERMINATED"
     queue.save(requested(id=SESSION_ID, name="train-llm", state=state, spec=None, record=record))
 
 
+class Reporting(SessionAction):
+    """An action that only reports."""
+
+    def run(self, _tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        variables, args = task_vars or {}, self._task.args
+        options = run_options(record_path=args.get("path", ""), access_path=args.get("access_path", ""))
+        request = dataclasses.replace(request_of({"agents": []}), run=options)
+        site = Site(request, self.queue({}), variables["hostvars"], check_mode=self._task.check_mode)
+        hosts: Any = SimpleNamespace(links=args["links"])
+        run = SessionRun(site, hosts, TaskEdge(self, site, variables), Outcome(self._tell))
+        created = report_on(run, args["settled"], args["later"], args["ended"])
+        if created.error:
+            raise AnsibleActionFail(printable(created.error))
+        return {"record": created.record, "access": created.links}
+
+
 def report(
     run: Run,
     record: dict[str, Any],
     later: Later = (),
     *,
     error: str | None = None,
+    printed: tuple[str, ...] = (),
     waited: bool = False,
+    log: Sequence[str] = (),
     check_mode: bool = False,
     links: Mapping[str, Any] | None = None,
-    pending_links: Mapping[str, Any] | None = None,
-    claimed: Mapping[str, Any] | None = None,
+    start: Start | None = None,
     **args: Any,
 ) -> dict[str, Any]:
     """Return the report on a session with this result, and with sessions that were started later."""
-    settled = {"sessions": [{"record": record, "error": error}], "wait": waited}
-    started = [{"record": other, "error": other["error"]} for other in later]
-    hostvars: dict[str, Any] = {
-        name: {"__session_gateway": {"links": replied}} for name, replied in (links or {}).items()
-    }
-    for name, replied in (pending_links or {}).items():
-        hostvars[name]["__session_pending_gateway"] = {"links": replied}
-    hostvars["agent1"] = {"__session_claim": claimed}
-    args = {"state": "reported", "result": settled, "later": started, "gateways": [*(links or {})], **args}
-    return run(ActionModule, args, {"hostvars": hostvars}, check_mode=check_mode)
+    settled = Settled(record, error, printed, start)
+    passed = [Settled(other, other["error"]) for other in later]
+    known = {"settled": settled, "later": passed, "ended": Ended(log) if waited else None, "links": links or {}}
+    return run(Reporting, {**known, **args}, {}, check_mode=check_mode)
 
 
 def test_running_session_is_shown_without_writing_its_record(run: Run, printed: list[str], tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     result = report(run, RUNS, path=str(path))
     assert printed == ["Session train-llm is RUNNING.", LINE]
-    assert (result["record"], result["changed"], path.exists()) == (RUNS, False, False)
+    assert (result["record"], path.exists()) == (RUNS, False)
 
 
 @pytest.mark.parametrize("error", ["", None])
@@ -151,21 +173,14 @@ def test_failed_command_fails(run: Run, queue: QueueStore, printed: list[str], e
     assert printed == ["Session train-llm is TERMINATED."]
 
 
-def test_end_of_the_log_of_a_failed_command_is_shown(run: Run, queue: QueueStore, printed: list[str]) -> None:
+@pytest.mark.parametrize("log", [["== main1 on agent1: exited with code 3 ==", "out of memory"], []])
+def test_end_of_the_log_of_a_failed_command_is_shown(
+    run: Run, queue: QueueStore, printed: list[str], log: list[str]
+) -> None:
     history(queue, finished(3))
-    logged: dict[str, Any] = {"main1": {"log": json.dumps(["out of memory"]), "apps": {}, "error": None}}
-    containers = {"main1": {"status": "exited", "exit_code": 3}}
-    part = {"plan": MADE.to_dict(), "containers": containers, "logs": logged}
-    starts = [{"id": SESSION_ID, "agents": ["agent1"], "nonce": "n", "public_keys": {}, "plan": MADE.to_dict()}]
-    settled = {"sessions": [{"record": RUNS, "error": None}], "wait": True}
-    args = {"state": "reported", "result": settled, "starts": starts, "later": [], "gateways": []}
-    read = {"parts": [part], "error": None}
-    for result in (read, {"parts": [], "error": "no route"}, None):
-        printed.clear()
-        with pytest.raises(AnsibleActionFail, match=r"exit code 3\.$"):
-            run(ActionModule, args, {"hostvars": {"agent1": {"__session_wait_logs": result}}})
-        shown = ["== main1 on agent1: exited with code 3 ==", "out of memory"] if result is read else []
-        assert printed == ["Session train-llm is TERMINATED.", *shown]
+    with pytest.raises(AnsibleActionFail, match=r"exit code 3\.$"):
+        report(run, RUNS, waited=True, log=log)
+    assert printed == ["Session train-llm is TERMINATED.", *log]
 
 
 @pytest.mark.parametrize("waited", [True, False])
@@ -218,39 +233,26 @@ def test_access_to_a_running_session_is_shown_and_written(
     assert result["record"] == RUNS
 
 
-@pytest.mark.usefixtures("printed")
-@pytest.mark.parametrize("first", [True, False], ids=["started at once", "started from the queue"])
-def test_links_are_those_of_all_updates_of_the_run(run: Run, first: bool) -> None:
-    mine, others = {"gateway1": [LINK]}, {"gateway1": [{**LINK, "id": "other"}]}
-    result = report(run, RUNS, links=mine if first else others, pending_links=others if first else mine)
-    assert result["access"] == ACCESS
-
-
 KEYS = {"main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"}}
 
 
 @pytest.mark.parametrize(
-    ("session_id", "known_before", "created", "shown"),
-    [
-        (SESSION_ID, {}, {}, False),
-        (SESSION_ID, KEYS, {}, True),
-        (SESSION_ID, {}, KEYS, True),
-        ("other", KEYS, {}, False),
-    ],
-    ids=["unknown", "known before", "made by this run", "of another session"],
+    ("known_before", "created", "shown"),
+    [({}, {}, False), (KEYS, {}, True), ({}, KEYS, True)],
+    ids=["unknown", "known before", "made by this run"],
 )
 def test_host_key_of_main1_is_shown_if_known(
-    run: Run, printed: list[str], session_id: str, known_before: dict[str, Any], created: dict[str, Any], shown: bool
+    run: Run, printed: list[str], known_before: dict[str, Any], created: dict[str, Any], shown: bool
 ) -> None:
-    start = {"id": session_id, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
-    claimed = {"sessions": {session_id: {"nonce": "nonce", "public_keys": created}}}
-    report(run, RUNS, links={"gateway1": [LINK]}, starts=[start], claimed=claimed)
+    decided = {"id": SESSION_ID, "nonce": "nonce", "agents": ["agent1"], "public_keys": known_before}
+    start = Start(decided).after(CLAIM, {"agent1": {"public_keys": created}})
+    report(run, RUNS, links={"gateway1": [LINK]}, start=start)
     lines = ["and this into ~/.ssh/known_hosts:", "  [gateway1]:31001 ssh-ed25519 HOST-main1"] if shown else []
     assert printed[2:] == [*PRINTED[:5], *lines, *PRINTED[5:]]
 
 
 def test_gateway_without_a_result_has_no_access(run: Run, printed: list[str]) -> None:
-    report(run, RUNS, links={"gateway1": None})
+    report(run, RUNS, links={"gateway1": []})
     assert printed == ["Session train-llm is RUNNING.", LINE]
 
 
@@ -275,19 +277,6 @@ def test_failed_session_has_no_access(run: Run, printed: list[str]) -> None:
 
 
 def test_lines_of_a_failed_container_are_shown_at_the_end_and_safe_to_print(run: Run, printed: list[str]) -> None:
-    settled = {"sessions": [{"record": FAILED, "error": "no: \x1b[2J.", "printed": ["agent1: \x1b]0;owned\x07"]}]}
-    args = {"state": "reported", "result": {**settled, "wait": False}, "later": [], "gateways": []}
     with pytest.raises(AnsibleActionFail, match=r"^no: \\x1b\[2J\.$"):
-        run(ActionModule, args, {"hostvars": {}})
+        report(run, FAILED, error="no: \x1b[2J.", printed=("agent1: \x1b]0;owned\x07",))
     assert printed[-1] == "  agent1: \\x1b]0;owned\\x07"
-
-
-@pytest.mark.parametrize("name", ["__session_gateway", "__session_pending_gateway", "__session_slow_gateway"])
-@pytest.mark.usefixtures("printed")
-def test_links_are_found_whenever_the_session_was_started(run: Run, name: str) -> None:
-    link = {"id": SESSION_ID, "ssh": {"host": "door", "port": 31001}, "apps": []}
-    hostvars = {"gateway1": {name: {"links": [link]}}, "agent1": {}}
-    settled = {"sessions": [{"record": RUNS, "error": None}], "wait": False}
-    args = {"state": "reported", "result": settled, "later": [], "gateways": ["gateway1"]}
-    (access,) = run(ActionModule, args, {"hostvars": hostvars})["access"]
-    assert (access["gateway"], access["ssh"]) == ("gateway1", {"host": "door", "port": 31001})

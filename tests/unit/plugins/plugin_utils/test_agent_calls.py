@@ -15,7 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils import agent_calls, reply_memory
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import AgentCalls, Failure
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import AgentCalls, Failure, Mode
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import InventoryHosts, Template
 from ansible_collections.backendai.cluster.plugins.plugin_utils.link_pool import LinkPool
 
@@ -65,7 +65,7 @@ def owns(answers: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_each_agent_answers_and_gets_the_program_that_it_lacks(calls: Calls, home: Path, check_mode: bool) -> None:
     agents = {f"agent{number}": {**LOCAL, "own": number} for number in range(5)}
-    asked = calls(agents, check_mode=check_mode)
+    asked = calls(agents, mode=Mode(check=check_mode))
     for _again in range(2):
         answers = asked.ask("echo", agents, options_of, 7)
         assert list(answers) == list(agents)

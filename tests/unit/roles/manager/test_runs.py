@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +146,8 @@ def test_neither_the_timer_nor_two_users_share_a_connection(host: ManagerHost, m
     assert shared == [str(host.paths.runtime / "ssh" / word) for word in ("1001", "1002", "timer")]
 
 
-def failure(host: str, task: str = "x", **fields: Any) -> dict[str, Any]:
-    result = {"msg": fields.pop("msg", "Task failed: it broke")}
+def failure(host: str, task: str = "x", returned: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    result = {"msg": fields.pop("msg", "Task failed: it broke"), **(returned or {})}
     return {"event": "runner_on_failed", "event_data": {"host": host, "task": task, "res": result, **fields}}
 
 
@@ -184,18 +185,47 @@ def test_a_failed_run_has_a_reason_for_users(events: list[dict[str, Any]], reaso
     assert seen.reason == reason
 
 
-def test_only_a_step_that_judges_refuses() -> None:
-    for task, refused in (("Validate the request", True), ("Plan the session", True), ("Start the containers", False)):
-        seen = RunEvents()
-        seen.take(failure("localhost", task))
-        assert seen.refused is refused
-
-
-def test_a_plan_that_fails_because_agents_do_not_answer_is_no_refusal() -> None:
+@pytest.mark.parametrize(
+    ("task", "result", "refused"),
+    [
+        ("Validate the request", {}, True),
+        ("Create the session", {"refused": True}, True),
+        ("Create the session", {"refused": False}, False),
+        ("Create the session", {}, False),
+    ],
+)
+def test_only_what_was_refused_before_a_change_is_a_refusal(task: str, result: dict[str, bool], refused: bool) -> None:
     seen = RunEvents()
-    seen.take({"event": "runner_on_unreachable", "event_data": {"host": "agent1", "res": {"msg": "timed out"}}})
-    seen.take(failure("localhost", "Plan the session", msg="no agent can be used: agent1: Task failed: timed out"))
-    assert (seen.refused, seen.reason) == (False, "no agent can be used: agent1: timed out")
+    seen.take(failure("localhost", task, result))
+    assert seen.refused is refused
+
+
+def test_agents_that_do_not_answer_are_known_after_a_failure_as_well() -> None:
+    seen, text = RunEvents(), "no agent can be used: agent1: timed out"
+    away = {"agent1": {"problem": "unreachable", "reason": "timed out"}}
+    seen.take(failure("localhost", "Create the session", {"unavailable": away}, msg=text))
+    assert (seen.refused, seen.reason, seen.unreachable) == (False, text, {"agent1": "timed out"})
+
+
+def test_lines_of_progress_are_steps_on_hosts() -> None:
+    steps: list[tuple[str, str, str]] = []
+    seen = RunEvents(task=lambda *step: steps.append(step))
+    lines = [
+        "Claim resources: begun",
+        "Claim resources (agent1): done",
+        "Start the command of batch sessions (agent-2.example.com): failed: no image: x",
+        "agent1: pulling lab/python:1: 1 of 2 GB",
+        "Session train is RUNNING.",
+        "[WARNING]: agent3 is left out: no route to host.",
+    ]
+    for line in lines:
+        seen.take({"event": "verbose", "stdout": f"{line}\n"})
+    assert steps == [
+        ("Claim resources", "", "begun"),
+        ("Claim resources", "agent1", "done"),
+        ("Start the command of batch sessions", "agent-2.example.com", "failed"),
+    ]
+    assert seen.errors == []
 
 
 def test_the_request_is_only_in_its_file(host: ManagerHost, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,13 @@ from typing import Any
 
 HIDDEN = "censored"
 
-VALIDATION, PLANNING = "Validate the request", "Plan the session"
-"""The steps that refuse a request before anything is changed; the second may fail for want of agents as well."""
+VALIDATION = "Validate the request"
+"""The step that refuses a request before anything is changed; tasks that take all steps say so in their results."""
+
+# A line of progress of a task that takes all steps itself, on all hosts.
+_PROGRESS = re.compile(
+    r"(?P<task>[A-Z][^():]*?)(?: \((?P<host>[^()]+)\))?: (?P<state>begun|done|failed)(?:: .*)?", re.DOTALL
+)
 
 _ERROR = re.compile(r"\[?ERROR(!|\])?:? ")
 _PREFIX = "Task failed: "
@@ -51,13 +56,19 @@ class RunEvents:
             self.task(task, host, "failed")
             if not data.get("ignore_errors"):
                 self._fail(host, result)
-                self.refused |= task == VALIDATION or (task == PLANNING and not self.unreachable)
+                self.refused |= task == VALIDATION or bool(result.get("refused"))
+                self._take_unavailable(result)
         elif kind == "verbose" and event.get("stdout"):
-            text = str(event["stdout"])
-            error = _ERROR.match(text)
-            if error:
-                self.fatal = self.fatal or text[error.end() :].strip()
+            self._take_text(str(event["stdout"]))
         return False
+
+    def _take_text(self, text: str) -> None:
+        """Take what Ansible has printed: a line of progress, or why it ends."""
+        error, progress = _ERROR.match(text), _PROGRESS.fullmatch(text.strip())
+        if error:
+            self.fatal = self.fatal or text[error.end() :].strip()
+        elif progress:
+            self.task(progress["task"], progress["host"] or "", progress["state"])
 
     def _take_unavailable(self, result: Mapping[str, Any]) -> None:
         """Take the silent agents of a task that has asked all of them itself."""

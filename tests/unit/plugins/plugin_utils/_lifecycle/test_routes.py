@@ -255,24 +255,18 @@ UPDATE = {"ended": [SESSION_ID], "vacated": [{"id": OTHER_ID, "address": "192.0.
 
 
 @pytest.mark.parametrize(
-    ("results", "expected"),
+    ("gateways", "confirmed", "expected"),
     [
-        ({}, [OTHER_ID, SESSION_ID]),
-        ({"gateway1": {"__session_gateway": {"unrouted": [SESSION_ID]}}}, [SESSION_ID]),
-        ({"gateway1": {"__session_pending_gateway": {"unrouted": [SESSION_ID, OTHER_ID]}}}, [OTHER_ID, SESSION_ID]),
-        ({"gateway1": {"__session_gateway": {"unreachable": True}}}, []),
-        ({"gateway1": {"__session_gateway": {"failed": True, "msg": "no"}}}, []),
-        ({"gateway1": {}}, []),
-        (
-            {
-                "gateway1": {"__session_gateway": {"unrouted": [SESSION_ID, OTHER_ID]}},
-                "gateway2": {"__session_gateway": {"unrouted": [OTHER_ID]}},
-            },
-            [OTHER_ID],
-        ),
+        ([], {}, [OTHER_ID, SESSION_ID]),
+        (["gateway1"], {"gateway1": {SESSION_ID}}, [SESSION_ID]),
+        (["gateway1"], {"gateway1": {SESSION_ID, OTHER_ID, "more"}}, [OTHER_ID, SESSION_ID]),
+        (["gateway1"], {}, []),
+        (["gateway1", "gateway2"], {"gateway1": {SESSION_ID, OTHER_ID}, "gateway2": {OTHER_ID}}, [OTHER_ID]),
     ],
-    ids=["no gateway", "one of two", "pending", "unreachable", "failed", "hidden by --limit", "two gateways"],
+    ids=["no gateway", "one of two", "both", "not reached", "two gateways"],
 )
-def test_only_what_all_gateways_confirmed_is_unrouted(results: dict[str, Any], expected: list[str]) -> None:
-    assert find_unrouted(UPDATE, list(results), results) == expected
-    assert find_unrouted({}, list(results), results) == []
+def test_only_what_all_gateways_confirmed_is_unrouted(
+    gateways: list[str], confirmed: dict[str, set[str]], expected: list[str]
+) -> None:
+    assert find_unrouted(UPDATE, gateways, confirmed) == expected
+    assert find_unrouted({}, gateways, confirmed) == []

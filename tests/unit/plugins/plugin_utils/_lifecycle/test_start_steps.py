@@ -1,8 +1,8 @@
-"""Sessions start in step on all of their agents, despite failures and results of earlier starts."""
+"""Sessions start in step on all of their agents, despite failures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,11 +21,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     REMOVE,
     UNREACHABLE,
     Start,
-    read_start,
-    result_variable,
 )
 from tests.unit.builders import plan
-from tests.unit.starts import AGENTS, KEYS, TIMED_OUT, Run, decided, takes_part
+from tests.unit.starts import AGENTS, KEYS, Run, decided, takes_part
 
 # ---- all possible starts
 
@@ -56,48 +54,22 @@ REFUSALS = some.dictionaries(
 )
 LOST = some.dictionaries(
     some.tuples(some.sampled_from(ORDER), some.sampled_from(AGENTS)),
-    some.sampled_from(["unreachable", "failed"]),
+    some.sampled_from(["unreachable", "without a word"]),
     max_size=2,
 )
-# Results in an agent's variables of an earlier start, or of an earlier attempt of this one.
-OF_BEFORE: list[Any] = [
-    {"skipped": True},
-    {"sessions": {"session-1": {"nonce": "nonce-0", "steps": [*ORDER]}}},
-    {"sessions": {"session-1": {"nonce": "nonce-0", "failed": "no"}, "session-0": {"nonce": "nonce-0"}}},
-    {"unreachable": True, "sessions": {"session-1": {"nonce": "nonce-0", "failed": UNREACHABLE}}},
-]
-WITHOUT_A_WORD: list[Any] = [TIMED_OUT, {"unreachable": True, "msg": "no route to host"}]
-
-
-def leftovers(steps: Sequence[str], values: list[Any]) -> some.SearchStrategy[dict[tuple[str, str], Any]]:
-    return some.dictionaries(
-        some.tuples(some.sampled_from(AGENTS), some.sampled_from(steps)), some.sampled_from(values)
-    )
 
 
 @some.composite
 def runs(draw: some.DrawFn) -> Run:
     started = [draw(sessions(number)) for number in range(1, draw(some.integers(1, 2)) + 1)]
     faults = {**draw(FAULTS), **draw(REFUSALS)}
-    turns, one_by_one, forks = draw(some.integers(1, 3)), draw(some.booleans()), draw(some.integers(1, 3))
     slow = draw(some.frozensets(some.tuples(some.sampled_from(["session-1", "session-2"]), some.sampled_from(AGENTS))))
-    return Run(started, faults, draw(LOST), turns, one_by_one, forks, slow=slow)
+    return Run(started, faults, draw(LOST), draw(some.integers(1, 3)), slow)
 
 
-def with_leftovers(run: Run, leftovers: Mapping[tuple[str, str], Any]) -> Run:
-    variables: dict[str, dict[str, Any]] = {agent: {} for agent in AGENTS}
-    for (agent, step), value in leftovers.items():
-        variables[agent][result_variable(step)] = value
-    return Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, variables, slow=run.slow)
-
-
-# The step ``ready`` is taken once in a run of Ansible, so it has no results of before.
-EVERY = leftovers([step for step in (*ORDER, REMOVE) if step != READY], [*OF_BEFORE, *WITHOUT_A_WORD])
-
-
-@given(runs(), EVERY)
-def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run, leftovers: Any) -> None:
-    run = with_leftovers(run, leftovers).play()
+@given(runs())
+def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run) -> None:
+    run.play()
     for session in run.sessions:
         of_session = [
             (agent, steps) for name, agent, steps in run.requests if name == session["id"] and steps != [REMOVE]
@@ -113,17 +85,17 @@ def test_a_step_begins_after_all_agents_succeeded_in_the_previous_ones(run: Run,
             assert len(steps) == 1 or session["agents"] == [agent] or steps == together
 
 
-@given(runs(), EVERY)
-def test_no_command_starts_if_the_check_failed_on_any_agent(run: Run, leftovers: Any) -> None:
-    run = with_leftovers(run, leftovers).play()
+@given(runs())
+def test_no_command_starts_if_the_check_failed_on_any_agent(run: Run) -> None:
+    run.play()
     for session in run.sessions:
         if any(name == session["id"] and step == COMMAND for name, step, _agent in run.completed):
             assert {(session["id"], COMMIT, agent) for agent in session["agents"]} <= run.completed
 
 
-@given(runs(), EVERY)
-def test_only_failed_sessions_are_rolled_back_on_all_agents(run: Run, leftovers: Any) -> None:
-    run = with_leftovers(run, leftovers).play()
+@given(runs())
+def test_only_failed_sessions_are_rolled_back_on_all_agents(run: Run) -> None:
+    run.play()
     for session in run.sessions:
         all_done = {
             (session["id"], step, agent) for step in ORDER for agent in takes_part(session, step)
@@ -132,9 +104,9 @@ def test_only_failed_sessions_are_rolled_back_on_all_agents(run: Run, leftovers:
         assert agents == (set() if all_done else {*session["agents"]})
 
 
-@given(runs(), EVERY)
-def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> None:
-    run = with_leftovers(run, leftovers).play()
+@given(runs())
+def test_the_record_has_the_status_of_the_session(run: Run) -> None:
+    run.play()
     for session in run.sessions:
         start = run.start(session)
         outcomes = {agent: start.outcome_on(agent) for agent in session["agents"]}
@@ -145,23 +117,9 @@ def test_the_record_has_the_status_of_the_session(run: Run, leftovers: Any) -> N
             assert {*combine_replies(plan(), outcomes, repairs=False).containers} == {*session["agents"]}
 
 
-@given(
-    runs(),
-    leftovers([*ORDER, REMOVE], OF_BEFORE),
-    leftovers([APPLY, COMMIT, COMMAND, CLAIM, REMOVE], WITHOUT_A_WORD),
-)
-def test_results_of_an_earlier_start_are_ignored(run: Run, leftovers: Any, without_a_word: Any) -> None:
-    clean = Run(run.sessions, run.faults, run.lost, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
-    other = with_leftovers(run, {**leftovers, **without_a_word}).play()
-    assert (other.requests, other.completed, other.removed) == (clean.requests, clean.completed, clean.removed)
-    for session in run.sessions:
-        for agent in session["agents"]:
-            assert other.start(session).outcome_on(agent) == clean.start(session).outcome_on(agent)
-
-
-@given(runs(), EVERY)
-def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run, leftovers: Any) -> None:
-    run = with_leftovers(run, leftovers).play()
+@given(runs())
+def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run) -> None:
+    run.play()
     for session in run.sessions:
         if len(session["agents"]) > 1 or takes_part(session, PULL):
             continue
@@ -205,7 +163,7 @@ def test_slow_session_is_completed_after_the_others(agents: Sequence[str]) -> No
 
 @given(runs())
 def test_session_that_is_starting_is_neither_failed_nor_rolled_back(run: Run) -> None:
-    run._start()
+    run.starting.start()
     for session in run.sessions:
         start = run.start(session)
         if start.starting:
@@ -213,34 +171,19 @@ def test_session_that_is_starting_is_neither_failed_nor_rolled_back(run: Run) ->
             assert not [name for name, _agent, steps in run.requests if (name, steps) == (session["id"], [REMOVE])]
 
 
-@given(runs(), EVERY)
-def test_committed_sessions_make_no_claim(run: Run, leftovers: Any) -> None:
-    run = with_leftovers(run, leftovers).play()
+@given(runs())
+def test_committed_sessions_make_no_claim(run: Run) -> None:
+    run.play()
     committed = {session["id"] for session in run.sessions if session["public_keys"]}
     assert not [name for name, _agent, steps in run.requests if CLAIM in steps and name in committed]
 
 
 @given(runs())
 def test_sessions_do_not_stop_each_other(run: Run) -> None:
-    both = Run(run.sessions, run.faults, {}, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
+    both = Run(run.sessions, run.faults, {}, run.forks, run.slow).play()
     for session in run.sessions:
-        alone = Run([session], run.faults, {}, run.turns, run.one_by_one, run.forks, slow=run.slow).play()
+        alone = Run([session], run.faults, {}, run.forks, run.slow).play()
         assert {fault for fault in both.completed if fault[0] == session["id"]} == alone.completed
-
-
-@pytest.mark.parametrize("fault", [*((step, "failed") for step in ORDER), (CLAIM, "refused")])
-@pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
-def test_next_attempt_starts_from_nothing(agents: Sequence[str], fault: tuple[str, str]) -> None:
-    step, error = fault
-    pulls = {agent: ["x"] for agent in agents} if step == PULL else {}
-    session = decided(agents=agents, command="train", missing_images=pulls)
-    slow = frozenset({("session-1", agents[0])} if step == READY else ())
-    first = Run([session], {("session-1", step, agents[0]): error}, slow=slow).play()
-    assert first.start(session).failed
-    variables = {agent: {**first.variables[agent], result_variable(READY): {"skipped": True}} for agent in AGENTS}
-    again = Run([{**session, "nonce": "again"}], variables=variables).play()
-    assert not again.start(again.sessions[0]).failed
-    assert again.requests == Run([session]).play().requests
 
 
 # ---- properties of a start
@@ -268,26 +211,21 @@ def test_host_keys_are_those_that_the_agent_of_each_container_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
+    ("replies", "reason"),
     [
-        ({"sessions": {"session-1": {"nonce": "nonce-1", "failed": "agent1 is full."}}}, "agent1 is full."),
-        ({"unreachable": True, "msg": "no route"}, "it became unreachable"),
-        ({"failed": True, "msg": "it took too long"}, "it took too long"),
-        ({"failed": True}, "it failed without an error message"),
-        ({"skipped": True}, "it returned no result"),
-        (None, "it returned no result"),
-        ({"sessions": {}}, "it returned no result"),
+        ({"agent1": {"failed": "agent1 is full."}}, "agent1 is full."),
+        ({"agent1": {"failed": UNREACHABLE}}, "it became unreachable"),
+        ({}, "it returned no result"),
     ],
 )
 @pytest.mark.parametrize("agents", [AGENTS[:1], AGENTS[:2]], ids=["one agent", "two agents"])
 def test_the_outcome_contains_the_error_of_an_agent(
-    agents: Sequence[str], result: dict[str, Any] | None, reason: str
+    agents: Sequence[str], replies: dict[str, Any], reason: str
 ) -> None:
-    session, well = decided(agents=agents), {"sessions": {"session-1": {"nonce": "nonce-1", "steps": [CLAIM]}}}
-    variables: dict[str, Any] = {"agent1": {"__session_claim": result}, "agent2": {"__session_claim": well}}
-    start = read_start(session, variables)
+    well = {agent: {"steps": [CLAIM]} for agent in agents[1:]}
+    start = Start(decided(agents=agents)).after(CLAIM, {**replies, **well})
     nothing: dict[str, Any] = {"refused": "", "printed": [], "containers": {}}
-    expected = {**nothing, "rollback_failed": reason == "it returned no result", "failed": reason}
+    expected = {**nothing, "rollback_failed": not replies, "failed": reason}
     assert (start.outcome_on("agent1"), start.failed) == (expected, True)
     # No other agent has an error, and none has refused.
     assert [start.outcome_on(agent).get("failed") for agent in agents[1:]] == [None] * len(agents[1:])
@@ -316,16 +254,8 @@ def test_refusal_beside_a_failure_is_not_tried_again() -> None:
     assert Run([decided()], faults).play().start(decided()).refusals == []
 
 
-@pytest.mark.parametrize("result", [{"failed": True, "msg": "no"}, {"unreachable": True}])
-def test_removal_that_failed_may_have_left_something(result: dict[str, Any]) -> None:
-    run = Run([decided()], {("session-1", APPLY, "agent1"): "failed"}).play()
-    assert [run.start(decided()).outcome_on(agent)["rollback_failed"] for agent in AGENTS[:2]] == [False, False]
-    run.variables["agent2"][result_variable(REMOVE)] = result
-    assert [run.start(decided()).outcome_on(agent)["rollback_failed"] for agent in AGENTS[:2]] == [False, True]
-
-
-def test_a_failed_pull_is_reported_after_the_next_turn() -> None:
-    session = decided(missing_images={"agent1": ["x"], "agent2": ["x"]})
-    run = Run([session], {("session-1", PULL, "agent1"): "failed"}, turns=3).play()
-    assert run.start(session).outcome_on("agent1")["failed"] == "pull on agent1"
-    assert [steps for _name, _agent, steps in run.requests].count([PULL]) == 2
+def test_removal_that_failed_may_have_left_something() -> None:
+    fault = {("session-1", APPLY, "agent1"): "failed"}
+    for lost, left in (({}, False), ({(REMOVE, "agent2"): "unreachable"}, True)):
+        run = Run([decided()], fault, lost).play()
+        assert [run.start(decided()).outcome_on(agent)["rollback_failed"] for agent in AGENTS[:2]] == [False, left]

@@ -411,12 +411,12 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_worker_is_part_of_the_process_that_forked_it() -> None:
+def test_a_worker_owns_what_it_starts_itself() -> None:
     answers = PROCESSES.Queue()
-    with running(_say_me, answers):
+    with running(_say_me, answers) as worker:
         owner = answers.get(timeout=60)
-    assert owner == current_owner() == current_owner(os.getpid())
-    assert owner.pid == os.getpid()
+        assert owner.pid == worker.pid != os.getpid()
+    assert current_owner() == current_owner(os.getpid())
 
 
 def test_a_run_is_alive_as_long_as_its_process(sleeper: subprocess.Popen[bytes], queue: QueueStore) -> None:

@@ -1,0 +1,20 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Makes a pass over the queue: ends what is over, starts what waits, and sends gateways all routes."""
+
+from __future__ import annotations
+
+from ...module_utils._model.errors import as_phrase
+from .session_run import SessionRun
+from .settling import Settled, release
+
+
+def schedule(run: SessionRun) -> list[Settled]:
+    """Remove ended sessions, start those that wait as far as there is room, and return what has become of them."""
+    try:
+        return run.start_waiting(all_routes=True)
+    except BaseException as error:
+        release(run.site, as_phrase(error) or type(error).__name__)
+        raise

@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reads the facts of agents, and says why there are none of some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..module_utils._module import CAPACITY_OPTIONS
+from .agent_calls import Answer, Asks, Failure
+from .agent_results import HIDDEN
+from .host_link import Template
+from .host_request import coerce_variables
+from .removed_options import refuse_removed_options
+
+SURVEY_SECONDS = 120
+
+
+def survey(
+    calls: Asks,
+    agents: Iterable[str],
+    images: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    keys_of: Sequence[str] = (),
+    step: str = "",
+) -> dict[str, Mapping[str, Any]]:
+    """Return the facts of agents as :func:`cluster_view.read_answers` takes them."""
+
+    own: dict[str, Sequence[str]] = {}
+
+    def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
+        own[name] = list(variables)
+        settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
+        return {"images": list(images), "paths": list(paths), "keys_of": list(keys_of), "settings": settings}
+
+    answers = calls.ask("survey", agents, options, SURVEY_SECONDS, step)
+    return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}
+
+
+def _result(answer: Answer, variables: Iterable[str]) -> Mapping[str, Any]:
+    if not isinstance(answer, Failure):
+        return refuse_removed_options(answer, variables)
+    return {"unreachable": True, "msg": answer.message} if answer.unreachable else {"error": answer.message}
+
+
+def problems_of(
+    agents: Iterable[str], answers: Mapping[str, Mapping[str, Any]], unavailable: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return, by name, the agents without facts: whether one is unreachable, unusable or hidden, and the reason."""
+    found = {}
+    for name in agents:
+        if name not in answers:
+            found[name] = {"problem": "hidden", "reason": HIDDEN}
+        elif name in unavailable:
+            problem = "unreachable" if answers[name].get("unreachable") else "unusable"
+            found[name] = {"problem": problem, "reason": unavailable[name]}
+    return found

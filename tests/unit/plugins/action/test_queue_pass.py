@@ -1,0 +1,191 @@
+"""The action queue: a pass starts what waits as far as there is room, ends what is over, and updates gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
+from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
+from tests.unit.builders import plan, requested, spec
+from tests.unit.plugins.action.asked_hosts import Asked, use_short_names
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.session_site import SessionSite, note_shown
+
+MakeSite = Callable[..., SessionSite]
+BATCH = plan({"agent1": 1, "agent2": 1}, command="train")
+
+
+@pytest.fixture
+def make_site(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSite:
+    use_short_names(monkeypatch)
+
+    def make(*cores: int, gateways: tuple[str, ...] = ()) -> SessionSite:
+        site = SessionSite(run, tmp_path, cores or (8, 8), gateways)
+        note_shown(site, monkeypatch)
+        return site
+
+    return make
+
+
+def waiting(number: int, **asked: Any) -> Any:
+    """Return a session that waits, of one container with one core."""
+    return requested(number, spec(name=f"session-{number}", resources={"cpu": 1, "mem": "1g"}, **asked))
+
+
+def states(queue: QueueStore) -> dict[str, str]:
+    return {entry.name: entry.state for entry in queue.entries()}
+
+
+def of(entry: Any) -> Callable[[Asked], bool]:
+    """Return what says whether a request is for a start of this session."""
+    return lambda asked: asked.phase == "start" and entry.id in [one["id"] for one in asked.options["sessions"]]
+
+
+def test_an_empty_queue_starts_nothing(make_site: MakeSite) -> None:
+    site = make_site()
+    result = site.queue()
+    assert (result["sessions"], result["changed"], result.get("failed")) == ([], False, None)
+    assert {phase for phase, _host in site.phases()} == {"survey"}
+
+
+def test_several_sessions_start_at_once_and_gateways_get_their_routes(make_site: MakeSite, queue: QueueStore) -> None:
+    queue.save(waiting(1), waiting(2))
+    site = make_site(2, gateways=("gateway1",))
+    result = site.queue()
+    assert [record["status"] for record in result["sessions"]] == ["RUNNING", "RUNNING"]
+    assert states(queue) == {"session-1": "RUNNING", "session-2": "RUNNING"}
+    (asked,) = [asked for asked in site.asked if asked.phase == "start"]
+    assert [entry["patience"] for entry in asked.options["sessions"]] == [15, 15]
+    assert len([line for line in site.shown if line.endswith("is RUNNING.")]) == 2
+    (update,) = [asked.options["routes"] for asked in site.asked if asked.phase == "routes" and asked.options["routes"]]
+    assert sorted(route["name"] for route in update) == ["session-1", "session-2"]
+
+
+def test_a_session_that_fails_does_not_keep_the_others_from_starting(make_site: MakeSite, queue: QueueStore) -> None:
+    first, second = waiting(1), waiting(2)
+    queue.save(first, second)
+    site = make_site(8)
+
+    def fault(asked: Asked) -> Answer | None:
+        if not of(first)(asked):
+            return None
+        answer = site.agents[asked.host].reply(asked)
+        assert isinstance(answer, dict)
+        answer["sessions"][first.id] = {"failed": "no image."}
+        return answer
+
+    site.fault = fault
+    result = site.queue()
+    assert (result["failed"], result["msg"]) == (
+        True,
+        "the session 'session-1' was not created: agent1: no image.",
+    )
+    assert states(queue) == {"session-1": "PENDING", "session-2": "RUNNING"}
+    assert [record["status"] for record in result["sessions"]] == ["PENDING", "RUNNING"]
+
+
+def test_a_slow_session_is_completed_after_the_others_are_recorded(make_site: MakeSite, queue: QueueStore) -> None:
+    slow, other = waiting(1), waiting(2)
+    queue.save(slow, other)
+    site, seen = make_site(8), []
+
+    def fault(asked: Asked) -> Answer | None:
+        if not of(slow)(asked):
+            return None
+        (entry,) = [one for one in asked.options["sessions"] if one["id"] == slow.id]
+        if "ready" in entry["steps"]:
+            seen.append(states(queue))
+            return None
+        answer = site.agents[asked.host].reply(asked)
+        assert isinstance(answer, dict)
+        answer["sessions"][slow.id] = {"steps": ["claim", "apply"], "starting": True}
+        return answer
+
+    site.fault = fault
+    result = site.queue()
+    assert seen == [{"session-1": "CREATING", "session-2": "RUNNING"}]
+    assert states(queue) == {"session-1": "RUNNING", "session-2": "RUNNING"}
+    assert [record["name"] for record in result["sessions"]] == ["session-2", "session-1"]
+
+
+def test_an_interrupted_pass_keeps_what_is_complete_and_lets_the_rest_wait(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    slow, other = waiting(1), waiting(2)
+    queue.save(slow, other)
+    site = make_site(8)
+
+    def fault(asked: Asked) -> Answer | None:
+        if not of(slow)(asked):
+            return None
+        if "ready" in asked.options["sessions"][0]["steps"]:
+            raise InterruptionError("interrupted by SIGTERM")
+        answer = site.agents[asked.host].reply(asked)
+        assert isinstance(answer, dict)
+        answer["sessions"][slow.id] = {"steps": ["claim", "apply"], "starting": True}
+        return answer
+
+    site.fault = fault
+    with pytest.raises(InterruptionError):
+        site.queue()
+    assert states(queue) == {"session-1": "PENDING", "session-2": "RUNNING"}
+    assert {entry.name: entry.attempts for entry in queue.entries()} == {"session-1": 0, "session-2": 0}
+    assert [name for agent in site.agents.values() for name in agent.parts] == [other.id]
+
+
+def test_a_session_whose_command_has_ended_is_removed_and_its_room_given_away(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    over = requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH)
+    queue.save(over, waiting(1))
+    site = make_site(1, 1, gateways=("gateway1",))
+    for agent in site.agents.values():
+        agent.parts[BATCH.id] = (BATCH, True)
+        agent.stopped = {"main1": ("exited", 0)}
+    site.queue()
+    assert states(queue) == {BATCH.name: "TERMINATED", "session-1": "RUNNING"}
+    phases = [phase for phase, _host in site.phases()]
+    assert phases.index("routes") < phases.index("reap") < phases.index("claim")
+    assert [asked.options["unrouted"] for asked in site.asked if asked.phase == "reap"] == [[BATCH.id]] * 2
+    assert f"Session {BATCH.name} is TERMINATED: the command ended with exit code 0." in site.shown
+
+
+def test_what_agents_say_of_a_reap_is_a_warning(make_site: MakeSite, queue: QueueStore) -> None:
+    queue.save(requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH))
+    site = make_site()
+    for agent in site.agents.values():
+        agent.parts[BATCH.id] = (BATCH, True)
+        agent.stopped = {"main1": ("exited", 0)}
+    failures = {
+        "changed": False,
+        "failures": {BATCH.id: "the engine hangs."},
+        "ends": {BATCH.id: {"lost_output": ["x"]}},
+    }
+    site.fault = lambda asked: failures if asked.phase == "reap" else None
+    warnings = site.queue()["warnings"]
+    assert warnings == [f"{BATCH.id}: the engine hangs.", f"{BATCH.id}: output was lost: x"]
+
+
+def test_held_sessions_do_not_start(make_site: MakeSite, queue: QueueStore) -> None:
+    first, second = waiting(1), waiting(2)
+    queue.save(first, second)
+    make_site(8).queue(variables={"__session_held": [first.id]})
+    assert states(queue) == {"session-1": "PENDING", "session-2": "RUNNING"}
+
+
+def test_a_manager_without_a_word_for_it_starts_none(make_site: MakeSite, queue: QueueStore) -> None:
+    queue.save(waiting(1))
+    make_site(8).queue(variables={"__session_starts_none": True})
+    assert states(queue) == {"session-1": "PENDING"}
+
+
+def test_an_invalid_option_is_refused(make_site: MakeSite) -> None:
+    site = make_site()
+    result = site.queue(history_days=-1)
+    assert (result["failed"], result["refused"], site.asked) == (True, True, [])
+    assert result["msg"].startswith("history_days: ")

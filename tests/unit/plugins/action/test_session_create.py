@@ -1,0 +1,502 @@
+"""The action session: a session is created, or undone, in one task that asks all hosts itself."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
+from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
+from tests.unit.builders import IMAGE, SESSION_ID, plan, requested, spec
+from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
+from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.session_site import SessionSite, note_shown
+
+ASKED: dict[str, Any] = {
+    "name": "train-llm",
+    "image": IMAGE,
+    "cluster_mode": "multi-node",
+    "cluster_size": 4,
+    "resources": {"cpu": 2, "mem": "1g"},
+    "env": {"TOKEN": "hunter2"},
+}
+MakeSite = Callable[..., SessionSite]
+
+
+@pytest.fixture
+def make_site(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSite:
+    """Return a function that makes a site; runs do not sleep."""
+    use_short_names(monkeypatch)
+    for module in (session_run, hosts):
+        monkeypatch.setattr(module.time, "sleep", lambda _seconds: None)
+
+    def make(*cores: int, gateways: tuple[str, ...] = ()) -> SessionSite:
+        site = SessionSite(run, tmp_path, cores or (4, 4), gateways)
+        note_shown(site, monkeypatch)
+        return site
+
+    return make
+
+
+def of_step(asked: Asked, step: str) -> bool:
+    """Return whether a request is for a step of a start, or is of a phase."""
+    return step in asked.options["sessions"][0]["steps"] if asked.phase == "start" else asked.phase == step
+
+
+def refused_once(site: SessionSite) -> None:
+    """Have agent2 refuse the first claim."""
+    left = [1]
+
+    def fault(asked: Asked) -> Answer | None:
+        if of_step(asked, "claim") and asked.host == "agent2" and left:
+            left.clear()
+            return {"sessions": {entry["id"]: {"refused": "agent2: too late."} for entry in asked.options["sessions"]}}
+        return None
+
+    site.fault = fault
+
+
+def fails(step: str, host: str, reason: str = "no image.") -> Callable[[Asked], Answer | None]:
+    """Return a fault by which a step fails on a host."""
+
+    def fault(asked: Asked) -> Answer | None:
+        if of_step(asked, step) and asked.host == host:
+            return {"sessions": {entry["id"]: {"failed": reason} for entry in asked.options["sessions"]}}
+        return None
+
+    return fault
+
+
+# ---- a start
+
+
+def test_a_session_is_created_on_two_agents(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site(gateways=("gateway1",))
+    result = site.session(**ASKED)
+    record = result["session"]
+    assert (record["status"], [kernel["agent"] for kernel in record["kernels"]]) == (
+        "RUNNING",
+        ["agent1", "agent1", "agent2", "agent2"],
+    )
+    assert site.phases() == [
+        *(("survey", name) for name in site.agents),
+        *(("claim", name) for name in site.agents),
+        *(("apply", name) for name in site.agents),
+        ("routes", "gateway1"),
+    ]
+    assert (result["changed"], result.get("failed"), result["refused"], result["unavailable"]) == (
+        True,
+        None,
+        False,
+        {},
+    )
+    assert result["access"] == [{"gateway": "gateway1", "ssh": {"host": "gateway1", "port": 31001}, "apps": []}]
+    assert site.record == record
+    assert stat.S_IMODE((site.folder / "record.json").stat().st_mode) == 0o600
+    (entry,) = queue.entries()
+    assert (entry.state, entry.owner, entry.record) == ("RUNNING", None, record)
+    assert site.shown[0] == "Session train-llm is RUNNING."
+    assert "  [gateway1]:31001 HOST-main1" in site.shown
+
+
+def test_the_result_holds_no_secret(make_site: MakeSite) -> None:
+    site = make_site()
+    result = site.session(**ASKED)
+    assert "hunter2" not in json.dumps(result)
+    assert "hunter2" in json.dumps([asked.options for asked in site.asked])
+    assert not [line for line in site.shown + site.progress if "hunter2" in line]
+
+
+def test_variables_stand_for_options_that_are_not_given(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    variables = {"session_name": "of-the-inventory", "session_image": IMAGE, "session_priority": 7}
+    site.session(variables=variables, name="of-the-task")
+    assert [(entry.name, entry.priority) for entry in queue.entries()] == [("of-the-task", 7)]
+
+
+def test_each_step_and_host_is_a_line_of_progress(make_site: MakeSite) -> None:
+    site = make_site()
+    site.session(**ASKED)
+    assert site.progress == [
+        line
+        for step in ("Survey the agents", "Claim resources", "Start the containers")
+        for line in (f"{step}: begun", f"{step} (agent1): done", f"{step} (agent2): done")
+    ]
+
+
+def test_a_session_without_room_waits_in_the_queue(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site(1, 1)
+    result = site.session(**ASKED)
+    assert (result["session"]["status"], result.get("failed")) == ("PENDING", None)
+    assert (site.record["status"], site.record["pending"]) == ("PENDING", result["session"]["pending"])
+    assert [entry.state for entry in queue.entries()] == ["PENDING"]
+    assert site.shown[0] == "Session train-llm is PENDING."
+    assert site.phases("survey") == []
+
+
+def test_images_are_pulled_before_the_containers_start(make_site: MakeSite) -> None:
+    site = make_site()
+    result = site.session(**{**ASKED, "image": "other:1"})
+    assert result["session"]["status"] == "RUNNING"
+    phases = site.phases("survey")
+    assert [phase for phase, _host in phases] == ["claim"] * 2 + ["pull"] * 4 + ["apply"] * 2
+    # After the last pull, the claims are renewed.
+    names = [asked.options["name"] for asked in site.asked if asked.phase == "pull"]
+    assert names == ["other:1", "other:1", "", ""]
+    assert [line for line in site.progress if line.startswith("Pull")] == [
+        f"Pull images ({name}): {state}" for state in ("begun", "done") for name in ("agent1", "agent2")
+    ]
+
+
+def test_a_plan_is_shown_with_the_differences_of_agents(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ansible.playbook.task import Task
+
+    monkeypatch.setattr(Task, "diff", True)
+    (plan_of, *_others) = make_site().session(**ASKED)["diff"]
+    assert plan_of["before_header"] == "train-llm"
+    assert plan_of["after"].startswith("session train-llm: multi-node, 4 containers of lab/python:1\n")
+
+
+def test_check_mode_changes_nothing_and_says_what_would_change(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    result = site.session(check_mode=True, **ASKED)
+    assert (result["changed"], result["session"]["status"]) == (True, "RUNNING")
+    assert (queue.entries(), site.record) == ([], None)
+    assert site.shown == ["Session train-llm was not touched: this is check mode."]
+
+
+def test_a_gateway_that_is_away_is_a_warning(make_site: MakeSite) -> None:
+    site = make_site(gateways=("gateway1",))
+    site.fault = lambda asked: GONE if asked.phase == "routes" else None
+    result = site.session(**ASKED)
+    assert (result["session"]["status"], result["access"], result.get("failed")) == ("RUNNING", [], None)
+    assert result["warnings"] == [
+        "gateway1: no route to host; the next run of backendai.cluster.schedule_sessions updates its routes."
+    ]
+
+
+def test_a_gateway_behind_the_limit_is_not_asked(make_site: MakeSite) -> None:
+    site = make_site(gateways=("gateway1",))
+    site.hidden = {"gateway1"}
+    site.session(**ASKED)
+    assert ("routes", "gateway1") not in site.phases()
+
+
+# ---- what is refused
+
+
+def test_an_invalid_option_is_refused_by_its_name_before_any_host_is_asked(make_site: MakeSite) -> None:
+    site = make_site()
+    result = site.session(**{**ASKED, "cluster_size": 0})
+    assert (result["failed"], result["refused"], result["changed"]) == (True, True, False)
+    assert result["msg"].startswith("cluster_size: ")
+    assert (site.asked, site.record["status"]) == ([], "ERROR")
+
+
+def test_an_unknown_option_is_refused_with_the_one_that_was_meant(make_site: MakeSite) -> None:
+    result = make_site().session(**ASKED, cluster_sizes=3)
+    assert (result["failed"], result["refused"]) == (True, True)
+    assert "did you mean session_cluster_size?" in result["msg"]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_session_that_cannot_be_planned_is_refused_unless_an_agent_is_away(make_site: MakeSite, away: bool) -> None:
+    site = make_site(4, 4)
+    site.fault = lambda asked: GONE if away and asked.host == "agent2" else None
+    result = site.session(**{**ASKED, "resource_group": "gpu"})
+    assert (result["failed"], result["refused"]) == (True, not away)
+    assert (site.record["status"], site.record["error"]) == ("ERROR", result["msg"])
+    if away:
+        assert "agent2 is left out: no route to host." in site.warned
+        assert result["unavailable"] == {"agent2": {"problem": "unreachable", "reason": "no route to host"}}
+
+
+# ---- other runs were faster
+
+
+def test_a_lost_claim_is_planned_again_after_a_new_survey(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    refused_once(site)
+    result = site.session(**ASKED)
+    assert (result["session"]["status"], result.get("failed")) == ("RUNNING", None)
+    phases = [phase for phase, _host in site.phases()]
+    # Room may have become free for others: the run looks at the queue if something waits there.
+    assert phases == ["survey", "survey", "claim", "claim", "remove", "remove"] + ["survey"] * 2 + ["claim"] * 2 + [
+        "apply",
+        "apply",
+    ]
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
+def test_a_session_waits_after_too_many_lost_claims(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+
+    def fault(asked: Asked) -> Answer | None:
+        if of_step(asked, "claim"):
+            return {"sessions": {entry["id"]: {"refused": "too late"} for entry in asked.options["sessions"]}}
+        return None
+
+    site.fault = fault
+    result = site.session(**ASKED, claim_attempts=2)
+    assert (result["session"]["status"], result.get("failed")) == ("PENDING", None)
+    assert "2 times in a row; last error: too late; too late" in site.record["pending"]["reason"]
+    assert [entry.state for entry in queue.entries()] == ["PENDING"]
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("step", ["claim", "apply"])
+def test_a_step_that_fails_is_rolled_back_on_all_agents(make_site: MakeSite, queue: QueueStore, step: str) -> None:
+    site = make_site()
+    site.fault = fails(step, "agent2")
+    result = site.session(**ASKED)
+    assert (result["failed"], result["refused"]) == (True, False)
+    assert result["msg"] == "the session 'train-llm' was not created: agent2: no image."
+    assert (site.record["status"], site.record["error"]) == ("ERROR", result["msg"])
+    assert [agent.parts for agent in site.agents.values()] == [{}, {}]
+    assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
+    assert site.shown == ["Session train-llm is ERROR."]
+
+
+@pytest.mark.parametrize("step", ["claim", "apply"])
+def test_an_agent_that_dies_in_a_step_is_cleaned_up_later(make_site: MakeSite, queue: QueueStore, step: str) -> None:
+    site, dead = make_site(), [False]
+
+    def fault(asked: Asked) -> Answer | None:
+        dead[0] |= of_step(asked, step) and asked.host == "agent2"
+        return GONE if dead[0] and asked.host == "agent2" else None
+
+    site.fault = fault
+    result = site.session(**ASKED)
+    assert "agent2: it became unreachable; agent2 may still hold a part of it" in result["msg"]
+    assert site.agents["agent1"].parts == {}
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
+
+
+@pytest.mark.parametrize("number", range(1, 13))
+@pytest.mark.parametrize(
+    "error", [InterruptionError("interrupted by SIGINT"), OSError("No space left on device")], ids=["SIGINT", "disk"]
+)
+def test_a_run_that_ends_at_any_request_leaves_a_whole_session_or_none(
+    make_site: MakeSite, queue: QueueStore, number: int, error: BaseException
+) -> None:
+    site, left = make_site(gateways=("gateway1",)), [number]
+
+    def fault(_asked: Asked) -> Answer | None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise error
+        return None
+
+    site.fault = fault
+    with contextlib.suppress(type(error)):
+        site.session(**ASKED, command="train", wait=True)
+        assert left[0] > 0, "nothing was raised"
+    held = [parts for agent in site.agents.values() for parts in agent.parts.values()]
+    entries = queue.entries()
+    assert len(held) in (0, 2)
+    if held:
+        assert [committed for _plan, committed in held] == [True, True]
+        assert [entry.state for entry in entries] == ["RUNNING"]
+        assert site.record["status"] == "RUNNING"
+    else:
+        # One that was never planned has no entry.
+        assert [entry.state for entry in entries] in ([], ["TERMINATED"])
+        expected = f"the session 'train-llm' was not created: {error}."
+        assert (site.record["status"], site.record["error"]) == ("ERROR", expected)
+        assert [entry.record["error"] for entry in entries] in ([], [expected])
+    assert not [entry for entry in entries if entry.owner]
+
+
+def test_what_was_under_way_is_given_up_before_it_is_undone(make_site: MakeSite) -> None:
+    site, at = make_site(), []
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.phase == "remove":
+            at.append(asked.host)
+        if of_step(asked, "apply"):
+            raise InterruptionError("interrupted by SIGTERM")
+        return None
+
+    site.fault = fault
+    with pytest.raises(InterruptionError):
+        site.session(**ASKED)
+    assert (site.given_up, at) == (1, ["agent1", "agent2"])
+
+
+def test_an_interruption_between_two_attempts_ends_the_session(
+    make_site: MakeSite, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise InterruptionError("interrupted by SIGHUP")
+
+    site = make_site()
+    refused_once(site)
+    monkeypatch.setattr(session_run.time, "sleep", interrupt)
+    with pytest.raises(InterruptionError):
+        site.session(**ASKED)
+    assert [(entry.state, entry.owner) for entry in queue.entries()] == [("TERMINATED", None)]
+    assert site.record["error"] == "the session 'train-llm' was not created: interrupted by SIGHUP."
+
+
+# ---- the command
+
+
+def test_a_run_that_waits_for_a_command_that_fails_shows_the_end_of_its_log(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    site = make_site(8)
+    site.agents["agent1"].lines = ["out of memory"]
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.phase != "wait":
+            return None
+        (entry,) = queue.entries()
+        ended = {**entry.record, "status": "TERMINATED", "exit_code": 3, "ended_at": 1.0, "reason": "it ended with 3"}
+        queue.save(dataclasses.replace(entry, state="TERMINATED", spec=None, record=ended))
+        return {"ended": True, "exit_code": 3}
+
+    site.fault = fault
+    result = site.session(**ASKED, command="train", wait=True)
+    assert (result["failed"], result["msg"]) == (True, "the session 'train-llm' has ended: it ended with 3.")
+    assert site.shown == [
+        "Session train-llm is TERMINATED.",
+        "== main1 on agent1: exited with code 3 ==",
+        "out of memory",
+    ]
+    assert site.record["exit_code"] == 3
+
+
+def test_a_broken_connection_does_not_end_the_wait(make_site: MakeSite) -> None:
+    site, waits = make_site(8), [0]
+
+    def fault(asked: Asked) -> Answer | None:
+        waits[0] += asked.phase == "wait"
+        if asked.phase == "wait" and waits[0] < 4:
+            return GONE if waits[0] % 2 else {"ended": False, "exit_code": None}
+        return None
+
+    site.fault = fault
+    result = site.session(**ASKED, command="train", wait=True)
+    assert waits == [4]
+    assert result["msg"] == "the session 'train-llm' is still running: its agent became unreachable."
+
+
+def test_an_interruption_while_it_waits_leaves_the_session(make_site: MakeSite, queue: QueueStore) -> None:
+    def fault(asked: Asked) -> Answer | None:
+        if asked.phase == "wait":
+            raise InterruptionError("interrupted by SIGINT")
+        return None
+
+    site = make_site(8)
+    site.fault = fault
+    with pytest.raises(InterruptionError):
+        site.session(**ASKED, command="train", wait=True)
+    assert ([entry.state for entry in queue.entries()], site.record["status"]) == (["RUNNING"], "RUNNING")
+    assert len(site.agents["agent1"].parts) == 1
+
+
+# ---- others
+
+
+def test_a_session_that_fails_gives_its_room_to_one_that_waits(make_site: MakeSite, queue: QueueStore) -> None:
+    waiting = requested(1, spec(name="waits", resources={"cpu": 1, "mem": "1g"}), priority=0)
+    queue.save(waiting)
+    site = make_site()
+    site.fault = lambda asked: (
+        fails("apply", "agent2")(asked) if asked.options.get("sessions", [{}])[0].get("id") != waiting.id else None
+    )
+    result = site.session(**ASKED, priority=100)
+    assert result["failed"]
+    assert {entry.name: entry.state for entry in queue.entries()} == {"train-llm": "TERMINATED", "waits": "RUNNING"}
+    assert "Session waits is RUNNING." in site.shown
+
+
+def test_the_manager_may_let_none_start_that_waits(make_site: MakeSite, queue: QueueStore) -> None:
+    queue.save(requested(1, spec(name="waits"), priority=0))
+    site = make_site()
+    site.fault = fails("apply", "agent2")
+    site.session(variables={"__session_starts_none": True}, **ASKED, priority=100)
+    assert {entry.name: entry.state for entry in queue.entries()} == {"train-llm": "TERMINATED", "waits": "PENDING"}
+
+
+def test_the_process_of_the_task_owns_what_it_starts(make_site: MakeSite, queue: QueueStore) -> None:
+    owners = []
+
+    def fault(asked: Asked) -> Answer | None:
+        if of_step(asked, "claim"):
+            owners.extend(entry.owner for entry in queue.entries())
+        return None
+
+    site = make_site()
+    site.fault = fault
+    site.session(**ASKED)
+    assert owners == [current_owner()] * 2
+
+
+def test_a_repair_takes_the_request_from_the_queue(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    created = site.session(**ASKED)["session"]
+    site.asked.clear()
+    site.shown.clear()
+    repaired = site.session(state="repaired", name="train-llm")
+    assert (repaired["session"]["id"], repaired["session"]["status"]) == (created["id"], "RUNNING")
+    assert ("apply", "agent1") in site.phases()
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
+def test_a_repair_of_nothing_is_refused(make_site: MakeSite) -> None:
+    result = make_site().session(state="repaired", id=SESSION_ID)
+    assert (result["failed"], result["refused"]) == (True, True)
+    assert "the queue of this control node has no request of" in result["msg"]
+
+
+def test_an_interrupted_repair_leaves_what_ran_before(make_site: MakeSite, queue: QueueStore) -> None:
+    def fault(asked: Asked) -> Answer | None:
+        if of_step(asked, "apply"):
+            raise InterruptionError("interrupted by SIGINT")
+        return None
+
+    site = make_site()
+    site.session(**ASKED)
+    site.fault = fault
+    with pytest.raises(InterruptionError):
+        site.session(state="repaired", name="train-llm")
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+    assert site.record["error"].startswith("the session 'train-llm' was not repaired, and what ran before still runs: ")
+
+
+def test_a_state_that_is_none_is_refused(make_site: MakeSite) -> None:
+    from ansible.errors import AnsibleActionFail
+
+    with pytest.raises(AnsibleActionFail, match="state: 'there' must be one of present, repaired, absent"):
+        make_site().session(**ASKED, state="there")
+
+
+def test_a_plan_that_is_interrupted_is_let_go(make_site: MakeSite, queue: QueueStore) -> None:
+    """A session that this process owns, and has not begun to start, ends with it."""
+    site, made = make_site(), plan({"agent1": 1})
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.phase == "survey":
+            own = {"state": "CREATING", "owner": current_owner(), "attended": True, "plan": made}
+            queue.save(requested(1, spec(), id=made.id, **own))
+            raise InterruptionError("interrupted by SIGINT")
+        return None
+
+    site.fault = fault
+    with pytest.raises(InterruptionError):
+        site.session(**ASKED)
+    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "ERROR")]
+    assert site.record["status"] == "ERROR"

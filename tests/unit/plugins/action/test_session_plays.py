@@ -1,0 +1,257 @@
+"""The action session in playbooks, run by ansible-playbook; a program stands in for ssh and the agents behind it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from tests.integration.ansible_settings import ROOT
+from tests.unit.builders import IMAGE, agent_facts
+from tests.unit.plugins.action.test_session_info_plays import await_lines, environment, lives
+
+#: Agents that claim, start and remove sessions: ``parts`` has what they hold. A file ``hang-STEP`` lets a step hang.
+SSH = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+
+folder = Path({folder!r})
+agent = next(word for word in sys.argv if word in ("agent1", "agent2"))
+if "-O" in sys.argv:
+    sys.exit(1)
+stream = sys.stdin.buffer
+stream.read(int(stream.readline()))
+stream.read(json.loads(stream.readline())["size"])
+request = json.loads(stream.read())
+options, check = request["options"], request["check_mode"]
+
+def hang(step):
+    if (folder / f"hang-{{step}}").exists():
+        with (folder / "hanging").open("a") as hanging:
+            hanging.write(f"{{os.getpid()}}\\n")
+        time.sleep(600)
+
+def start(entry):
+    reply = {{"steps": entry["steps"]}}
+    part = folder / "parts" / f"{{agent}}-{{entry['id']}}"
+    for step in entry["steps"]:
+        hang(step)
+        if step == "claim" and not check:
+            part.write_text(json.dumps(entry["plan"]))
+            names = [k["hostname"] for k in entry["plan"]["kernels"] if k["agent"] == agent]
+            reply["public_keys"] = {{name: {{"user": "USER", "host": "HOST"}} for name in names}}
+        if step == "commit" and not check:
+            names = [k["hostname"] for k in json.loads(part.read_text())["kernels"] if k["agent"] == agent]
+            reply["containers"] = {{name: {{"status": "running", "image_digest": "sha256:1"}} for name in names}}
+    return reply
+
+def remove(entry):
+    (folder / "parts" / f"{{agent}}-{{entry['id']}}").unlink(missing_ok=True)
+    return {{}}
+
+with (folder / "asked").open("a") as asked:
+    asked.write(f"{{agent}}:{{request['phase']}}\\n")
+hang(request["phase"])
+if request["phase"] == "survey":
+    result = json.loads((folder / agent).read_text())
+else:
+    act = {{"start": start, "remove": remove}}[request["phase"]]
+    result = {{"changed": True, "sessions": {{entry["id"]: act(entry) for entry in options["sessions"]}}}}
+print({mark!r} + json.dumps({{"result": result}}))
+"""
+PLAY: dict[str, Any] = {"hosts": "localhost", "gather_facts": False}
+TRAIN: dict[str, Any] = {
+    "name": "train",
+    "image": IMAGE,
+    "cluster_mode": "multi-node",
+    "cluster_size": 2,
+    "resources": {"cpu": 8, "mem": "1g"},
+    "env": {"TOKEN": "hunter2"},
+}
+VARIABLES = [word for name, value in TRAIN.items() for word in ("-e", json.dumps({f"session_{name}": value}))]
+
+
+class Site:
+    """A folder with an inventory of two agents with eight cores each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "parts").mkdir()
+        (folder / "ssh").write_text(SSH.format(python=sys.executable, folder=str(folder), mark=MARK))
+        (folder / "ssh").chmod(0o755)
+        for name in ("agent1", "agent2"):
+            (folder / name).write_text(json.dumps({"agent": agent_facts(name).to_dict(), "error": None}))
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        variables = {"ansible_ssh_executable": str(folder / "ssh"), "ansible_python_interpreter": "/usr/bin/python3"}
+        agents = {"hosts": {"agent1": {}, "agent2": {}}, "vars": variables}
+        inventory = {"all": {"hosts": {"localhost": local}, "children": {"agents": agents}}}
+        (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
+
+    def line(self, playbook: str | list[dict[str, Any]], *arguments: str) -> list[str]:
+        """Return the command line of a playbook: the name of one, or its plays."""
+        if not isinstance(playbook, str):
+            (self.folder / "play.yml").write_text(yaml.safe_dump(playbook))
+            playbook = str(self.folder / "play.yml")
+        paths = ["-e", f"session_record_path={self.folder}/record.json", "-e", f"result={self.folder}/result.json"]
+        inventory = str(self.folder / "inventory.yml")
+        return [sys.executable, "-m", "ansible", "playbook", "-i", inventory, *paths, playbook, *arguments]
+
+    def play(
+        self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a playbook."""
+        line = self.line(playbook, *arguments)
+        return subprocess.run(line, cwd=ROOT, env=environment(settings), capture_output=True, text=True, check=False)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads((self.folder / "record.json").read_text())
+        return record
+
+    @property
+    def result(self) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return result
+
+    @property
+    def parts(self) -> list[str]:
+        """The agents that hold a part of a session, one for each."""
+        return sorted(path.name.partition("-")[0] for path in (self.folder / "parts").iterdir())
+
+    @property
+    def states(self) -> list[str]:
+        return [entry.state for entry in QueueStore(str(self.folder / ".queue")).entries()]
+
+    @property
+    def asked(self) -> list[str]:
+        path = self.folder / "asked"
+        return path.read_text().split() if path.exists() else []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def task(**more: Any) -> dict[str, Any]:
+    args = {**TRAIN, **more.pop("args", {})}
+    return {"backendai.cluster.session": args, "register": "made", **more}
+
+
+SAVE = {
+    "ansible.builtin.copy": {"content": "{{ made | to_json }}", "dest": "{{ result }}"},
+    "delegate_to": "localhost",
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
+    ids=["as usual", "any_errors_fatal", "strategy: free"],
+)
+def test_a_session_is_created_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
+    run = site.play("backendai.cluster.create_session", *VARIABLES, "-v", **settings)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (site.record["status"], site.parts, site.states) == ("RUNNING", ["agent1", "agent2"], ["RUNNING"])
+    assert "Session train is RUNNING." in run.stdout
+    assert "hunter2" not in run.stdout + run.stderr
+    # Progress is beside the result.
+    assert "Claim resources (agent1): done" in run.stderr
+    assert "Claim resources" not in run.stdout
+
+
+def test_a_task_returns_what_later_tasks_need(site: Site) -> None:
+    named = {
+        "ansible.builtin.add_host": {"name": "{{ item.hostname }}", "groups": "containers"},
+        "loop": "{{ made.session.kernels }}",
+    }
+    counted = {"ansible.builtin.assert": {"that": ["groups.containers == ['main1', 'sub1']", "made is changed"]}}
+    run = site.play([{**PLAY, "tasks": [task(), SAVE, named, counted]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [kernel["agent"] for kernel in site.result["session"]["kernels"]] == ["agent1", "agent2"]
+    assert "hunter2" not in json.dumps(site.result)
+
+
+def test_check_mode_shows_the_plan_and_changes_nothing(site: Site) -> None:
+    run = site.play([{**PLAY, "tasks": [task()]}], "--check", "--diff")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "+session train: multi-node, 2 containers of lab/python:1" in run.stdout
+    assert "changed=1" in run.stdout
+    assert (site.parts, site.states) == ([], [])
+
+
+def test_a_play_with_all_agents_makes_one_session(site: Site) -> None:
+    play = {**PLAY, "hosts": "agents"}
+    run = site.play([{**play, "tasks": [task()]}])
+    assert run.returncode == 2
+    assert "set run_once: true" in run.stdout + run.stderr
+    assert site.asked == []
+    run = site.play([{**play, "tasks": [task(run_once=True)]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert site.parts == ["agent1", "agent2"]
+
+
+def test_a_task_may_loop_and_be_delegated(site: Site) -> None:
+    args = {"name": "{{ item }}", "cluster_size": 1, "resources": {"cpu": 1, "mem": "1g"}}
+    looping = task(args=args, loop=["one", "two"], delegate_to="localhost", vars={"ansible_user": "odd"})
+    run = site.play([{**PLAY, "hosts": "agent2", "tasks": [looping, SAVE]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [result["session"]["name"] for result in site.result["results"]] == ["one", "two"]
+    assert site.states == ["RUNNING", "RUNNING"]
+
+
+def test_a_task_in_the_background_is_refused(site: Site) -> None:
+    run = site.play([{**PLAY, "tasks": [task(**{"async": 10, "poll": 0})]}])
+    assert run.returncode == 2
+    assert "async" in (run.stdout + run.stderr).partition("TASK [")[2]
+    assert site.asked == []
+
+
+def test_a_limit_hides_agents(site: Site) -> None:
+    run = site.play(
+        "backendai.cluster.create_session", *VARIABLES, "-e", "session_cluster_size=1", "--limit", "localhost,agent2"
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert {name.partition(":")[0] for name in site.asked} == {"agent2"}
+    assert site.parts == ["agent2"]
+
+
+def test_a_request_that_is_not_valid_is_refused_with_all_problems(site: Site) -> None:
+    run = site.play([{**PLAY, "tasks": [task(args={"cluster_size": 0, "priority": 101}, ignore_errors=True), SAVE]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (site.result["failed"], site.result["refused"], site.asked) == (True, True, [])
+    assert ("cluster_size: " in site.result["msg"], "priority: " in site.result["msg"]) == (True, True)
+
+
+@pytest.mark.parametrize("step", ["survey", "claim", "apply"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, number: signal.Signals) -> None:
+    (site.folder / f"hang-{step}").touch()
+    line = site.line("backendai.cluster.create_session", *VARIABLES)
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
+        ) as run,
+    ):
+        pids = await_lines(site.folder / "hanging", 2)
+        (site.folder / f"hang-{step}").unlink()
+        run.send_signal(number)
+        assert run.wait(90) != 0
+    deadline = time.monotonic() + 90
+    record = site.folder / "record.json"
+    while not record.exists() or any(map(lives, pids)):
+        assert time.monotonic() < deadline, (site.folder / "output").read_text()
+        time.sleep(0.05)
+    why = "the process of this run has gone" if number == signal.SIGKILL else "interrupted by "
+    assert (site.record["status"], why in site.record["error"]) == ("ERROR", True)
+    assert (site.parts, site.states) == ([], [] if step == "survey" else ["TERMINATED"])
