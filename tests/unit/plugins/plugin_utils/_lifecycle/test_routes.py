@@ -16,7 +16,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.route
     find_unrouted,
     find_vacated,
     reachable_plans,
-    sent_ids,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.access import build_gateway_route
@@ -132,19 +131,6 @@ def test_an_end_that_was_sent_before_is_no_change(already_sent: list[str], news:
 def test_a_route_is_always_news() -> None:
     update = build_gateway_update([published(OTHER_ID)], [ended_entry()], 0.0, [SESSION_ID, OTHER_ID])
     assert (ids(update), update["changed"]) == (([OTHER_ID], [SESSION_ID]), True)
-
-
-@pytest.mark.parametrize(
-    ("results", "ended"),
-    [
-        ([], set()),
-        ([None, {}, {"retry": True}, {"routes": None}, {"routes": {}}], set()),
-        ([{"routes": {"ended": ["a", "b"]}}, None, {"routes": {"ended": ["b", "c"]}}], {"a", "b", "c"}),
-    ],
-    ids=["no results", "results without routes", "several results"],
-)
-def test_ended_sessions_in_results_are_collected(results: list[dict[str, Any] | None], ended: set[str]) -> None:
-    assert sent_ids(results) == ended
 
 
 # ---- reachable sessions
