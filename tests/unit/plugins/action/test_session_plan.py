@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -23,6 +22,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.new_session import NotPlannedError
 from tests.unit.builders import (
     GIB,
     IMAGE,
@@ -66,15 +66,14 @@ def test_plan_is_returned_for_the_agents(run: Run) -> None:
     assert result["agents"] == ["agent1", "agent2"]
     assert result["missing_images"] == {"agent2": [IMAGE]}
     assert len(result["nonce"]) == 32
-    assert (result["pending"], result["changed"]) == (None, False)
+    assert result["pending"] is None
     assert result["plan"]["name"] == "train-llm"
     assert "hunter2" not in json.dumps(result)
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-def test_new_plan_is_a_change_only_in_check_mode(run: Run, check_mode: bool) -> None:
+def test_new_plan_is_described(run: Run, check_mode: bool) -> None:
     result = run(Plan, arguments(), answers(agent1=fit("agent1")), check_mode=check_mode)
-    assert result["changed"] is check_mode
     assert result["diff"]["after"].startswith("session train-llm: single-node, 4 containers of lab/python:1\n")
 
 
@@ -94,10 +93,10 @@ def test_image_that_would_fill_a_disk_is_warned_of(run: Run, check_mode: bool) -
     assert result["warnings"][-1].startswith("agent1: its disk may get full: the images (lab/python:1) take 5.4 GB, ")
 
 
-def test_existing_session_is_no_change_in_check_mode(run: Run, queue: QueueStore) -> None:
+def test_plan_of_an_existing_session_is_not_described_again(run: Run, queue: QueueStore) -> None:
     queue.save(of_entry(id=SESSION_ID, state="RUNNING", plan=HELD))
     result = run(Plan, arguments(), holding(), check_mode=True)
-    assert (result["plan"]["id"], result["changed"], result["diff"]) == (SESSION_ID, False, {"before": "", "after": ""})
+    assert (result["plan"]["id"], result["diff"]) == (SESSION_ID, {"before": "", "after": ""})
     assert (result["existing"], sorted(result["public_keys"])) == (True, ["main1", "sub1", "sub2", "sub3"])
 
 
@@ -141,31 +140,19 @@ def test_unusable_agent_is_skipped_with_a_warning(run: Run) -> None:
     assert result["agents"] == ["agent1"]
 
 
-def test_infeasible_request_fails_and_writes_a_record(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    sentence = "no agent can be used: agent1: start docker."
+def test_infeasible_request_is_refused_with_a_sentence(run: Run) -> None:
     down = answers(agent1={"agent": None, "error": "start docker."})
     with pytest.raises(AnsibleActionFail) as refused:
-        run(Plan, {**arguments(), "record_path": str(path)}, down)
-    assert str(refused.value) == sentence
-    record = json.loads(path.read_text())
-    assert (record["name"], record["status"], record["error"]) == ("train-llm", "ERROR", sentence)
+        run(Plan, arguments(), down)
+    assert str(refused.value) == "no agent can be used: agent1: start docker."
 
 
-def test_warnings_of_agents_are_shown_before_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    warned: list[str] = []
-    monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
+def test_warnings_of_agents_come_with_a_failure(run: Run) -> None:
     silent = answers(agent1=fit("agent1", warnings=["baiwg0 is missing."]))
-    with pytest.raises(AnsibleActionFail):
+    with pytest.raises(AnsibleActionFail) as refused:
         run(Plan, arguments(resource_group="gpu"), silent)
-    assert warned == ["agent1: baiwg0 is missing."]
-
-
-def test_check_mode_writes_no_record_of_a_failure(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    with pytest.raises(AnsibleActionFail):
-        run(Plan, {**arguments(), "record_path": str(path)}, answers(), check_mode=True)
-    assert not path.exists()
+    assert isinstance(refused.value.__cause__, NotPlannedError)
+    assert refused.value.__cause__.warnings == ["agent1: baiwg0 is missing."]
 
 
 # ---- the queue

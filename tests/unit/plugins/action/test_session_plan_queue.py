@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import pytest
-from ansible.utils.display import Display
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageDisk
@@ -19,7 +18,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy im
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import waiting_sessions
 from tests.unit.builders import (
     IMAGE,
@@ -53,21 +51,16 @@ def answers(cpu: int = 2, **facts: AgentFacts) -> dict[str, Any]:
     return {"hostvars": {name: {"__session_agent": entry} for name, entry in results.items()}}
 
 
-def test_image_that_would_fill_a_disk_is_warned_of(
-    run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warned: list[str] = []
-    monkeypatch.setattr(Display, "warning", lambda _display, line: warned.append(line))
+def test_image_that_would_fill_a_disk_is_warned_of(run: Run, queue: QueueStore) -> None:
     queue.save(requested())
     full = agent_facts("agent1", 2, images={IMAGE: None}, image_disk=ImageDisk("/data", 0, 1, {}))
-    run(Plan, ARGUMENTS, answers(agent1=full))
+    warned = run(Plan, ARGUMENTS, answers(agent1=full))["warnings"]
     assert [line.partition(":")[0] for line in warned] == ["agent1"]
 
 
 def test_an_empty_queue_starts_nothing(run: Run) -> None:
     result = run(Plan, ARGUMENTS, answers())
-    assert (result["starts"], result["agents"], result["changed"]) == ([], [], False)
-    assert (result["specs"], result["_ansible_no_log"]) == ({}, False)
+    assert (result["starts"], result["agents"], result["specs"]) == ([], [], {})
 
 
 def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueStore) -> None:
@@ -88,7 +81,7 @@ def test_starting_and_pending_sessions_are_saved(run: Run, queue: QueueStore) ->
     }
 
 
-def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueStore) -> None:
+def test_starts_have_no_secrets_and_their_requests_are_beside_them(run: Run, queue: QueueStore) -> None:
     request = spec(name="session-1", env={"TOKEN": "hunter2"})
     queue.save(requested(1, request))
     queue.save(requested(2, spec(name="session-2", cluster_size=9)))
@@ -96,9 +89,8 @@ def test_starts_have_the_request_and_are_not_logged(run: Run, queue: QueueStore)
     (start,) = result["starts"]
     assert (start["id"], start["existing"], start["never_completed"]) == (requested(1).id, False, True)
     assert "hunter2" not in json.dumps(start)
-    assert {name: spec_from_dict(data) for name, data in result["specs"].items()} == {"session-1": request}
-    assert result["_ansible_no_log"] is True
-    assert queue.entries()[0].spec == result["specs"]["session-1"]
+    assert result["specs"] == {"session-1": request}
+    assert queue.entries()[0].request == request
 
 
 def test_skipped_sessions_are_counted(run: Run, queue: QueueStore) -> None:

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action.session_termination import ActionModule as EndAction
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import PublicKeys
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.termination import end_session
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils.cluster_view import read_answers
 from tests.unit.builders import (
     IMAGE,
+    NOW,
     POOLS,
     SESSION_ID,
     agent_facts,
@@ -119,8 +121,10 @@ def test_a_control_node_with_a_copy_of_the_queue_takes_its_sessions_over(run: Ru
     run(ListAction, {"format": "none", "agents": AGENTS, "path": "list", **elsewhere}, told)
     (listed,) = json.loads(Path("list").read_text())
     assert (listed["id"], listed["user"], listed["recorded"]) == (SESSION_ID, "alice", True)
-    end = run(EndAction, {"state": "begun", "agents": AGENTS, "name": MADE.name, **elsewhere}, told)
-    assert (end["record"]["id"], end["agents"]) == (SESSION_ID, ["agent1", "agent2"])
+    entries = QueueStore("copy").entries()
+    cluster = read_answers({name: told["hostvars"][name]["__session_agent"] for name in AGENTS}, entries)
+    end = end_session(MADE.name, "", entries, cluster, force=False, now=NOW)
+    assert (end.record["id"], end.agents) == (SESSION_ID, ("agent1", "agent2"))
 
 
 def test_part_that_an_agent_lost_is_planned_again(run: Run, queue: QueueStore) -> None:

@@ -14,7 +14,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from tests.unit.builders import NOW, SESSION_ID, plan, requested
-from tests.unit.plugins.action.asked_hosts import GONE, Asked
+from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.session_site import SessionSite, note_shown
 
@@ -29,6 +29,7 @@ MakeSite = Callable[..., SessionSite]
 @pytest.fixture
 def make_site(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSite:
     """Return a function that makes a site, whose first two agents hold the session."""
+    use_short_names(monkeypatch)
 
     def make(*, gateways: tuple[str, ...] = (), held: bool = True) -> SessionSite:
         site = SessionSite(run, tmp_path, (8, 8, 8), gateways)
@@ -144,13 +145,15 @@ def test_force_skips_unreachable_agents(make_site: MakeSite, queue: QueueStore) 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, queue: QueueStore, force: bool) -> None:
+    def fault(asked: Asked) -> Answer | None:
+        if asked.host != "agent2":
+            return None
+        reaped = {"changed": False, "failures": {SESSION_ID: "the engine hangs."}, "ends": {}}
+        return {"remove": {"sessions": {SESSION_ID: {"failed": "the engine hangs."}}}, "reap": reaped}.get(asked.phase)
+
     queue.save(RUNNING)
     site = make_site()
-    site.fault = lambda asked: (
-        {"sessions": {SESSION_ID: {"failed": "the engine hangs."}}}
-        if (asked.phase, asked.host) == ("remove", "agent2")
-        else None
-    )
+    site.fault = fault
     result = end(site, name="train-llm", force=force)
     (entry,) = queue.entries()
     assert (entry.state, "agent2" in entry.agents) == ("TERMINATING", True)
@@ -181,8 +184,8 @@ def test_cancelling_a_pending_session_is_a_change(make_site: MakeSite, queue: Qu
 
 @pytest.mark.parametrize(("name", "changed"), [("train-llm", False), ("session-1", True)])
 def test_check_mode_saves_nothing(make_site: MakeSite, queue: QueueStore, name: str, changed: bool) -> None:
-    queue.save(requested(1), RUNNING)
-    before, site = queue.entries(), make_site()
+    queue.save(RUNNING if name == "train-llm" else requested(1))
+    before, site = queue.entries(), make_site(held=name == "train-llm")
     site.fault = lambda asked: {"changed": False, "sessions": {SESSION_ID: {}}} if asked.phase == "remove" else None
     result = end(site, name=name, check_mode=True)
     assert (result["changed"], queue.entries(), site.record) == (changed, before, None)

@@ -188,7 +188,7 @@ def test_session_on_one_agent_runs_all_steps_in_one_request(site: Site) -> None:
 
 
 def test_one_request_has_the_sessions_of_a_run(site: Site) -> None:
-    elsewhere = start(dataclasses.replace(plan({"agent2": 1}), id=OTHER_ID[::-1]))
+    elsewhere = start(dataclasses.replace(plan({"agent2": 1}), id="11111111-3c0e-4f5e-9d0a-0f3c1d2e4b6a"))
     other = start(dataclasses.replace(MADE, id=OTHER_ID), nonce="m")
     site.take("claim", start(), elsewhere, other)
     assert [(entry["id"], entry["nonce"]) for entry in site.sessions()] == [(MADE.id, "n"), (OTHER_ID, "m")]
