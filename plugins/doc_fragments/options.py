@@ -83,26 +83,3 @@ options:
     type: str
     default: ""
 """
-
-    # The starts of a run.
-    START = r"""
-options:
-  starts:
-    description: The sessions that this run starts, as M(backendai.cluster.session_plan) returned them.
-    type: list
-    elements: dict
-    required: true
-  claim_ttl:
-    description: The time in seconds after which the claim of an uncommitted session expires.
-    type: int
-    required: true
-"""
-
-    # The beginning of a run.
-    RUN = r"""
-options:
-  started_at:
-    description: The time when the run began, in seconds since the epoch.
-    type: float
-    default: 0.0
-"""

@@ -137,7 +137,7 @@ options:
     elements: str
     default: []
 seealso:
-  - module: backendai.cluster.session_plan
+  - module: backendai.cluster.session
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,7 @@ version_added: 0.2.0
 description:
   - Removes sessions that have ended, acts upon failed and expired ones, starts those that wait as far as there is room,
     and sends gateways the routes of all sessions. The playbook C(schedule_sessions) does so from time to time.
-  - Runs once, on the control node, and speaks to all agents and gateways itself, as M(backendai.cluster.session#module)
+  - Runs once, on the control node, and speaks to all agents and gateways itself, as M(backendai.cluster.session)
     does, with the same rules for variables, connections and progress.
   - Fails if a session could not be started; the others are started.
 extends_documentation_fragment:
@@ -137,12 +137,12 @@ EXAMPLES = r"""
 RETURN = r"""
 sessions:
   description: The records of the sessions that this pass has tried to start, as of
-    M(backendai.cluster.session_info#module).
+    M(backendai.cluster.session_info).
   returned: unless the request was refused at once
   type: list
   elements: dict
 unavailable:
-  description: The agents that could not be asked, by name, as of M(backendai.cluster.session_info#module).
+  description: The agents that could not be asked, by name, as of M(backendai.cluster.session_info).
   returned: unless the request was refused at once
   type: dict
 refused:

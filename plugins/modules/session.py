@@ -592,7 +592,7 @@ EXAMPLES = r"""
 RETURN = r"""
 session:
   description:
-    - The record of the session, as of M(backendai.cluster.session_info#module).
+    - The record of the session, as of M(backendai.cluster.session_info).
     - With O(state=absent) and no such session, its O(id) is V(null).
   returned: unless the request was refused at once
   type: dict
@@ -624,7 +624,7 @@ refused:
   returned: with O(state=present) or O(state=repaired), and if an option is not valid
   type: bool
 unavailable:
-  description: The agents that could not be asked, by name, as of M(backendai.cluster.session_info#module).
+  description: The agents that could not be asked, by name, as of M(backendai.cluster.session_info).
   returned: unless the request was refused at once
   type: dict
   contains:

@@ -179,10 +179,9 @@ RUN_ROWS = {
         "integration/test_images.py::test_agents_pull_the_same_image_with_progress_and_hidden_password",
     ),
     "session_claim_attempts": Row(
-        "5",
+        "2",
         "the session waits",
-        "unit/plugins/action/test_session_plan.py::test_session_is_pending_after_too_many_lost_claims",
-        set_in="playbooks/tasks/plan.yml",
+        "unit/plugins/action/test_session_create.py::test_a_session_waits_after_too_many_lost_claims",
         plan="no test can have other runs win the same claims as often as it wants",
     ),
     "session_queue_path": Row("that of the lab", "the files of the queue", WAITS, set_in=LAB),

@@ -91,7 +91,7 @@ class Agent:
         return {"changed": bool(name), "images": {name: image} if name else {}, "under_way": []}
 
     def _logs(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        logs = {"main1": {"log": json.dumps(self.lines), "apps": {}, "error": None}}
+        logs: dict[str, Any] = {"main1": {"log": json.dumps(self.lines), "apps": {}, "error": None}}
         states = {"main1": {"status": "exited", "exit_code": 3, "image_digest": None}}
         part = {"id": options["session_id"], "batch": True, "containers": states, "logs": logs}
         return {"parts": [part], "error": None}

@@ -247,7 +247,7 @@ def test_a_session_waits_after_too_many_lost_claims(make_site: MakeSite, queue: 
         return None
 
     site.fault = fault
-    result = site.session(**ASKED, claim_attempts=2)
+    result = site.session(variables={"session_claim_attempts": 2}, **ASKED)
     assert (result["session"]["status"], result.get("failed")) == ("PENDING", None)
     # Two attempts, and one of the pass over the queue that follows a claim which was given back.
     assert len([phase for phase, _host in site.phases() if phase == "claim"]) == 6
@@ -434,7 +434,7 @@ def test_the_manager_may_let_none_start_that_waits(make_site: MakeSite, queue: Q
 
 
 def test_the_process_of_the_task_owns_what_it_starts(make_site: MakeSite, queue: QueueStore) -> None:
-    owners = []
+    owners: list[Any] = []
 
     def fault(asked: Asked) -> Answer | None:
         if of_step(asked, "claim"):

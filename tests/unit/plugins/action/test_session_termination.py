@@ -148,8 +148,11 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
     def fault(asked: Asked) -> Answer | None:
         if asked.host != "agent2":
             return None
-        reaped = {"changed": False, "failures": {SESSION_ID: "the engine hangs."}, "ends": {}}
-        return {"remove": {"sessions": {SESSION_ID: {"failed": "the engine hangs."}}}, "reap": reaped}.get(asked.phase)
+        answers: dict[str, Answer] = {
+            "remove": {"sessions": {SESSION_ID: {"failed": "the engine hangs."}}},
+            "reap": {"changed": False, "failures": {SESSION_ID: "the engine hangs."}, "ends": {}},
+        }
+        return answers.get(asked.phase)
 
     queue.save(RUNNING)
     site = make_site()

@@ -162,7 +162,7 @@ def test_check_on_one_agent_waits_for_no_other_agent(site: Site, missing: dict[s
 
 
 def test_pulled_images_are_sent_to_all_agents(site: Site) -> None:
-    pulled = {"agent1": {"images": {}}, "agent2": {"images": {IMAGE: image_data(2)}}}
+    pulled: dict[str, Any] = {"agent1": {"images": {}}, "agent2": {"images": {IMAGE: image_data(2)}}}
     pulling = claimed(start(missing_images={"agent2": [IMAGE]})).after("pull", pulled)
     site.take("apply", pulling)
     assert site.sessions()[0]["images"] == {"agent1": {IMAGE: image_data()}, "agent2": {IMAGE: image_data(2)}}
