@@ -89,7 +89,14 @@ class Plan(Stage):
         result: dict[str, Any] = {"warnings": planned.warnings, "queued": bool(entry and entry.waits_for_start)}
         if planned.start is None:
             record, no_room = planned.record or {}, planned.no_room
-            waiting: dict[str, Any] = {"plan": None, "id": planned.id, "agents": [], "public_keys": {}, "starts": [], "record": record}
+            waiting: dict[str, Any] = {
+                "plan": None,
+                "id": planned.id,
+                "agents": [],
+                "public_keys": {},
+                "starts": [],
+                "record": record,
+            }
             lacking = {name: getattr(no_room, name) for name in ("unplaced", "missing", "blocking_sessions")}
             released = planned.capacity_released
             return {

@@ -252,6 +252,8 @@ def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, numb
     while not record.exists() or any(map(lives, pids)):
         assert time.monotonic() < deadline, (site.folder / "output").read_text()
         time.sleep(0.05)
-    why = "the process of this run has gone" if number == signal.SIGKILL else "interrupted by "
-    assert (site.record["status"], why in site.record["error"]) == ("ERROR", True)
+    # The oldest ansible-core ends without a word to the process of the task.
+    reasons = ["the process of this run has gone", *([] if number == signal.SIGKILL else ["interrupted by "])]
+    assert site.record["status"] == "ERROR"
+    assert any(f"the session 'train' was not created: {reason}" in site.record["error"] for reason in reasons)
     assert (site.parts, site.states) == ([], [] if step == "survey" else ["TERMINATED"])
