@@ -43,6 +43,7 @@ CERTIFICATE = "integration/test_gateway.py::test_configured_certificate_is_used_
 OPENED = "integration/test_firewall.py::test_ipv6_is_closed_and_firewall_allow_opens_ports"
 OTHER = "hosts/test_other_linux.py::test_it_is_provisioned_beside_a_usual_agent_and_a_second_time_changes_nothing"
 BUILT = "hosts/test_other_linux.py::test_a_kit_says_what_it_is_made_of"
+KITS = "tests/hosts/kits.py"
 #: An old index of packages, and a source that nobody can read: who updates the index fails.
 INDEX = "a host whose index is old and cannot be updated is provisioned"
 
@@ -205,8 +206,8 @@ AGENT_ROWS = {
     "agent_install": Row("false", "a host without apt and dpkg is an agent", OTHER),
     "agent_python": Row("of a virtual environment", "a host whose own Python has no SDK is an agent", OTHER),
     "agent_kit": Row("a file", "a host without the programs of the kit has sessions", OTHER),
-    "agent_kit_host": Row("localhost", "the file", BUILT),
-    "agent_kit_path": Row("a path", "the file", BUILT),
+    "agent_kit_host": Row("localhost", "the file", BUILT, set_in=KITS),
+    "agent_kit_path": Row("a path", "the file", BUILT, set_in=KITS),
     "agent_engine": Row(
         "docker-ce",
         "an agent with another engine is refused",
