@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import storage, sync
-from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations
+from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations, rolled_back
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.image_look import ImageLook
@@ -66,6 +66,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     for starting in (command, ended_commands):
         monkeypatch.setattr(starting, "start_units", lambda _names: None)
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
+    monkeypatch.setattr(rolled_back, "FOLDER", tmp_path / "rolled-back")
     monkeypatch.setattr(before_start, "make_nodes", lambda _nodes, _uid: None)
     monkeypatch.setattr(before_start, "require_keys", lambda *_of: None)
     # The fake engine starts no process that could wait.

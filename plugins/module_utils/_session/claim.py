@@ -20,6 +20,7 @@ from .._host import machine
 from .._host.deadline import deadline_in
 from .._host.local_session import LocalSession
 from .._host.path_look import Folder
+from .._host.rolled_back import has_rolled_back
 from .._host.ssh_keys import ensure_keys
 from .._host.store import Store
 from .._host.threads import in_threads
@@ -101,7 +102,7 @@ def claim(
     found = _look(client, store, settings, request) if not (session and session.committed) else None
     warnings: tuple[str, ...] = ()
     with store.lock():
-        session = store.session(request.plan.id)
+        session = _read_stored(store, request)
         if session and session.committed:
             if request.never_completed and not check_mode:
                 record_own(client, store, session)
@@ -138,6 +139,13 @@ def claim(
             sync_ruleset(store, check_mode=False)
             sync_wireguard_peers(store, check_mode=False)
     return ClaimResult(changes, keys, warnings)
+
+
+def _read_stored(store: Store, request: ClaimRequest) -> LocalSession | None:
+    """Return the session as it is stored. Raises :class:`ClaimRefusedError` if the run has rolled back meanwhile."""
+    if has_rolled_back(request.nonce):
+        raise ClaimRefusedError(f"the run that asked for {request.plan.name!r} has ended, and has rolled back")
+    return store.session(request.plan.id)
 
 
 def _mend(client: docker.APIClient, store: Store) -> None:

@@ -29,6 +29,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, read_kept
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ownership import own_containers
+from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, own_labels, plan
 from tests.unit.fake_network import FakeNetwork
@@ -97,6 +98,23 @@ def refusal(engine: Any, store: Store, of: SessionPlan = MADE) -> str:
         claimed(engine, store, of)
     assert store.session(SESSION_ID) is None
     return str(refused.value)
+
+
+@pytest.mark.usefixtures("facts")
+def test_a_request_that_is_under_way_when_its_run_rolls_back_claims_nothing(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was interrupted while the agent looked at its mounts; the run finds nothing to remove yet."""
+    real = claiming.judge_mounts
+
+    def roll_back_meanwhile(*asked: Any) -> Any:
+        assert remove_claimed(engine, store, SESSION_ID, "nonce-1", check_mode=False) == []
+        return real(*asked)
+
+    monkeypatch.setattr(claiming, "judge_mounts", roll_back_meanwhile)
+    assert refusal(engine, store) == "the run that asked for 'train-llm' has ended, and has rolled back"
+    monkeypatch.setattr(claiming, "judge_mounts", real)
+    assert claimed(engine, store, nonce="nonce-2").keys
 
 
 @pytest.mark.usefixtures("facts")
