@@ -180,6 +180,12 @@ class Start:
         return self.results.get(REMOVE, {}).keys() >= {*self.agents}
 
     @property
+    def may_be_held(self) -> bool:
+        """Whether agents may have something of the session: not all have removed their parts."""
+        removals = self.results.get(REMOVE, {}).values()
+        return not self.rolled_back or any("failed" in reply for reply in removals)
+
+    @property
     def failed(self) -> bool:
         """Whether the session has to be rolled back: a step failed, or was refused, on any agent, or is unfinished."""
         return not self.complete and (bool(self.broken) or not self.starting)

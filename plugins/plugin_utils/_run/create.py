@@ -20,7 +20,7 @@ from .._report.record import to_json, unplanned_record
 from .._report.verification import AgentReports
 from .new_session import NotPlannedError
 from .session_run import SessionRun
-from .settling import Settled, release
+from .settling import Settled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,20 +69,29 @@ def _refused(run: SessionRun, error: str) -> Created:
     spec = run.site.request.spec
     record = unplanned_record(spec, spec.name if spec else None, "ERROR", error=error)
     # An earlier attempt of this run may have planned it.
-    release(run.site, as_phrase(error))
+    run.release(as_phrase(error))
     run.write_record(record)
     # Without the agents that are away, it might have been another answer.
     return Created(record, error=error, refused=not run.outcome.unreachable)
 
 
 def _let_go(run: SessionRun, error: BaseException) -> None:
-    """Release what this process has not begun to start on agents, and record that the session does not exist."""
+    """Release what is not on agents, and record what has become of the session of the request."""
     reason, spec = as_phrase(error) or type(error).__name__, run.site.request.spec
-    released = {entry.name: entry.record for entry in release(run.site, reason)}
-    if spec and not run.recorded:
-        outcome = "not repaired" if run.site.request.repair else "not created"
-        text = f"the session {spec.name!r} was {outcome}: {reason}."
-        run.write_record(released.get(spec.name) or unplanned_record(spec, spec.name, "ERROR", error=text))
+    released: dict[str, Mapping[str, Any]] = {}
+    try:
+        released = {entry.name: entry.record for entry in run.release(reason)}
+    finally:
+        if spec and not run.recorded:
+            text = _describe_end(run, spec.name, reason)
+            run.write_record(released.get(spec.name) or unplanned_record(spec, spec.name, "ERROR", error=text))
+
+
+def _describe_end(run: SessionRun, name: str, reason: str) -> str:
+    if run.held:
+        later = "the next run of backendai.cluster.schedule_sessions finds out what has become of it"
+        return f"the session {name!r}: its state could not be saved: {reason}; {later}."
+    return f"the session {name!r} was {'not repaired' if run.site.request.repair else 'not created'}: {reason}."
 
 
 def _waits(run: SessionRun, settled: Settled) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...module_utils._model.errors import as_phrase
 from .session_run import SessionRun
-from .settling import Settled, release
+from .settling import Settled
 
 
 def schedule(run: SessionRun) -> list[Settled]:
@@ -16,5 +16,5 @@ def schedule(run: SessionRun) -> list[Settled]:
     try:
         return run.start_waiting(all_routes=True)
     except BaseException as error:
-        release(run.site, as_phrase(error) or type(error).__name__)
+        run.release(as_phrase(error) or type(error).__name__)
         raise

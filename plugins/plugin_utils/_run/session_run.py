@@ -19,6 +19,7 @@ from ...module_utils._model.errors import as_phrase
 from .._lifecycle.routes import build_gateway_update
 from .._lifecycle.start import Starting
 from .._lifecycle.start_result import summarize_record
+from .._queue.entry import QueueEntry
 from .._report.record import to_json
 from .._request.spec import SessionSpec
 from ..survey import problems_of
@@ -28,7 +29,7 @@ from .new_session import Planned, plan_session
 from .outcome import Outcome
 from .reconciling import Reconciled, reconcile_queue
 from .requests import Requests
-from .settling import Settled, settle, waits
+from .settling import Settled, release, settle, waits
 from .site import Site
 from .waiting_sessions import plan_waiting
 
@@ -55,6 +56,7 @@ class SessionRun:
         self.site, self.hosts, self.edge, self.outcome = site, hosts, edge, outcome
         self.recorded = False
         """Whether the record of the session of the request has been written."""
+        self._begun: list[Starting] = []
 
     def reconcile(self, *, abandoned: bool, all_routes: bool = False) -> Reconciled:
         """Survey the agents, and terminate or restart the sessions that need it."""
@@ -156,6 +158,15 @@ class SessionRun:
         """Return whether something is left to do in the queue."""
         return waits(self.site.entries())
 
+    def release(self, reason: str) -> list[QueueEntry]:
+        """Let go of sessions that are not on agents, because this process ends for a reason; return their entries."""
+        return release(self.site, reason, self.held)
+
+    @property
+    def held(self) -> set[str]:
+        """The ids of the sessions that this run has begun to start, and of which agents may have something."""
+        return {start.id for starting in self._begun for start in starting.starts if start.may_be_held}
+
     @property
     def unavailable(self) -> dict[str, dict[str, str]]:
         """The agents without facts, by name, with the problem and the reason."""
@@ -182,7 +193,9 @@ class SessionRun:
     def _starting(self, decided: list[dict[str, Any]], specs: Mapping[str, SessionSpec]) -> Starting:
         requests = self.edge.requests(specs, several=len(decided) > 1)
         crew = AgentCrew(self.hosts.agents, requests, self.outcome, self.site.request.run.claim_ttl)
-        return Starting(decided, crew, self.edge.forks, undo=not self.site.check_mode)
+        starting = Starting(decided, crew, self.edge.forks, undo=not self.site.check_mode)
+        self._begun.append(starting)
+        return starting
 
     def _note_plan(self, planned: Planned) -> None:
         for text in planned.warnings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ...module_utils._model.images import images_from_dict
@@ -95,17 +95,18 @@ def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: Sta
         return kept.record if kept.state == "PENDING" else failed
 
 
-def release(site: Site, reason: str) -> list[QueueEntry]:
+def release(site: Site, reason: str, held: Collection[str]) -> list[QueueEntry]:
     """Let go of the sessions that this process still owns, because it ends for a ``reason``; return their entries.
 
-    Nothing of them is on agents. One that waits for a start waits on, others end.
+    Those of which agents may have something (``held``) are left to the next pass over the queue, which finds out what
+    they have become. Of the others, one that waits for a start waits on, and the rest ends.
     """
     if site.check_mode:
         return []
     released = []
     with site.queue.lock():
         for entry in site.queue.entries():
-            if entry.state == CREATING and entry.owner == current_owner():
+            if entry.state == CREATING and entry.owner == current_owner() and entry.id not in held:
                 outcome = StartResult("ERROR", {}, f"the session {entry.name!r} was not created: {reason}.")
                 outcome = dataclasses.replace(outcome, broken=reason)
                 record = {**entry.record, "status": "ERROR", "error": outcome.error}

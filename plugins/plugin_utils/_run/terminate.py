@@ -21,7 +21,6 @@ from .._queue.entry import TERMINATING, mark_terminated, recorded_plans
 from ..agent_results import HIDDEN
 from ..cluster_view import read_answers, warnings_about
 from .session_run import SessionRun
-from .settling import release
 
 
 class NotEndedError(Exception):
@@ -42,7 +41,7 @@ def terminate(run: SessionRun) -> Mapping[str, Any]:
     except NotEndedError:
         raise
     except BaseException as error:
-        release(run.site, as_phrase(error) or type(error).__name__)
+        run.release(as_phrase(error) or type(error).__name__)
         raise
     return record
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
@@ -502,3 +503,33 @@ def test_a_plan_that_is_interrupted_is_let_go(make_site: MakeSite, queue: QueueS
         site.session(**ASKED)
     assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "ERROR")]
     assert site.record["status"] == "ERROR"
+
+
+# ---- what cannot be written down
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 1000])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_queue_that_cannot_be_written_loses_no_session(
+    make_site: MakeSite, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, number: int, times: int
+) -> None:
+    """A session on agents has an entry, so that the next pass can end it or finds that it runs."""
+    site, left, save = make_site(), [number], QueueStore.save
+
+    def full(store: QueueStore, *entries: QueueEntry) -> None:
+        left[0] -= 1
+        if -times < left[0] <= 0:
+            raise OSError("No space left on device")
+        save(store, *entries)
+
+    monkeypatch.setattr(QueueStore, "save", full)
+    with contextlib.suppress(OSError):
+        site.session(**ASKED)
+    monkeypatch.setattr(QueueStore, "save", save)
+    held = {session_id for agent in site.agents.values() for session_id in agent.parts}
+    known = {entry.id for entry in queue.entries() if entry.state in ("CREATING", "RUNNING", "TERMINATING")}
+    assert held <= known
+    if left[0] <= 0 and site.record["status"] != "RUNNING":
+        unknown = "finds out what has become of it." in site.record["error"]
+        assert "No space left on device" in site.record["error"]
+        assert unknown is bool(held)
