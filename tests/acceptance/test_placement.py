@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.integration.internals import session_link
 from tests.integration.laboratory import AGENTS, BUSYBOX, address, run_in, run_on
 from tests.integration.probes import all_targets, list_addresses, reachable_from_container, targets_with_ports
 from tests.integration.sessions import Sessions, StartedSession, started_session
+from tests.integration.waiting import wait_until
 
 FOLDER = "/srv/acceptance-agent2"
 DEVICES = {"/dev/fuse", "/dev/net/tun"}
@@ -115,6 +117,7 @@ def test_what_has_no_room_waits_whole_and_starts_in_the_order_of_priority(sessio
     behind = sessions.create(**one, name=late, priority=5, queue_patience=0, pending_timeout=1)
     assert (behind.code, behind.record["status"]) == (0, "PENDING"), behind.output
     assert f"it waits behind {low}, which 0 later sessions have skipped" in behind.text
+    wait_until(lambda: time.time() > behind.record["created_at"] + 1)
 
     cancelled = sessions.terminate(name=low)
     assert cancelled.record["status"] == "CANCELLED"

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.integration.internals import SESSIONS
-from tests.integration.laboratory import agent_state, run_in, run_on, run_on_all, ssh, stored_sessions
+from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM, TASK_ROLL_BACK
+from tests.integration.interruptions import await_task
+from tests.integration.laboratory import (
+    TIMEOUT,
+    agent_state,
+    command,
+    launch,
+    queue_entries,
+    run_in,
+    run_on,
+    run_on_all,
+    ssh,
+    stored_sessions,
+)
 from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import FOUR, SMALL, TWO
 from tests.integration.sessions import Sessions
@@ -20,6 +33,8 @@ pytestmark = pytest.mark.faults
 
 THREE = {**FOUR, "cluster_size": 3}
 COUNT_SESSIONS = f"ls {SESSIONS} | wc -l"
+COUNT_REQUESTS = f"pgrep --full '{PROGRAM}' | wc -l"
+PAUSE_ENGINE, RESUME_ENGINE = (f"systemctl kill --signal={name} docker.service" for name in ("STOP", "CONT"))
 
 
 def stored_session_counts() -> list[str]:
@@ -73,6 +88,32 @@ def test_a_failed_rollback_is_completed_by_the_next_run(sessions: Sessions, tmp_
     assert stored_session_counts() == ["0", "1", "0"]
     assert sessions.run("schedule_sessions").code == 0
     assert stored_session_counts() == ["0", "0", "0"]
+    assert agent_state() == sessions.initial_state
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
+    agent1_sessions: Sessions, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The agent's request goes on after the run has ended: its engine stands still, from the survey until then."""
+    sessions = agent1_sessions
+    stop = shlex.join(ssh("agent1", PAUSE_ENGINE))
+    template = tmp_path / "hosts.j2"
+    template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
+    request = {**SMALL, "name": sessions.name, "hosts_template": str(template), "designated_agents": ["agent1"]}
+    variables = {f"session_{key}": value for key, value in request.items()}
+    try:
+        with launch(command("create_session", tmp_path, variables)) as run:
+            printed = await_task(run, TASK_CLAIM)
+            wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() != "0")
+            run.send_signal(number)
+            rest, _nothing = run.communicate(timeout=TIMEOUT)
+    finally:
+        run_on("agent1", RESUME_ENGINE)
+    assert run.returncode != 0
+    assert f"{TASK_ROLL_BACK} (agent1): done" in rest, printed + rest
+    wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() == "0")
+    assert [entry["state"] for entry in queue_entries().values() if entry["name"] == sessions.name] == ["TERMINATED"]
     assert agent_state() == sessions.initial_state
 
 
