@@ -23,6 +23,7 @@ from tests.integration.laboratory import (
     address,
     agent_state,
     in_parallel,
+    queue_entries,
     run_in,
     run_on,
     run_on_all,
@@ -100,12 +101,13 @@ def test_session_runs_over_wireguard_with_reduced_mtu(encrypted: Encrypted) -> N
         assert len(run_on(kernel["agent"], PEERS).split()) == len(AGENTS) - 1
 
 
-def test_private_keys_are_readable_by_root_only_and_not_logged(encrypted: Encrypted) -> None:
+def test_private_keys_are_readable_by_root_only_and_never_leave_their_agents(encrypted: Encrypted) -> None:
+    left = encrypted.output + json.dumps(queue_entries())
     for agent in AGENTS:
         stated = run_on(agent, f"stat -c '%a %U' {WIREGUARD_KEYS} {WIREGUARD_KEYS}/private").split()
         assert stated == ["700", "root", "600", "root"]
-        assert run_on(agent, f"cat {WIREGUARD_KEYS}/public").strip() in encrypted.output
-        assert run_on(agent, f"cat {WIREGUARD_KEYS}/private").strip() not in encrypted.output
+        assert run_on(agent, f"cat {WIREGUARD_KEYS}/public").strip() in left
+        assert run_on(agent, f"cat {WIREGUARD_KEYS}/private").strip() not in left
 
 
 def test_a_second_run_changes_nothing(encrypted: Encrypted, tmp_path: Path) -> None:
