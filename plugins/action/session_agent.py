@@ -7,33 +7,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ansible import constants
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._model.printable import printable
 from ..module_utils._module import CAPACITY_OPTIONS, CONNECTION_OPTIONS
-from ..plugin_utils._report.follow import Since, follow
 from ..plugin_utils.host_action import HostAction
-from ..plugin_utils.host_link import forks
 from ..plugin_utils.removed_options import refuse_removed_options
 
 # Timeout of each phase in seconds.
-SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "logs": 300, "marker": 110}
-
-# Options that are whole numbers: ansible-core 2.18 makes texts of them when they are templates.
-NUMBERS = ("lines", "history_days")
-
-# The variable with the logs of this agent that have been shown already.
-LOGGED = "__session_logs"
+SECONDS = {"survey": 120, "reap": 600, "remove": 600, "wait": 90, "verify": 600, "marker": 110}
 
 # The results of failed phases, for phases that report their failure as a result.
 FAILED_RESULTS: Mapping[str, Mapping[str, Any]] = {
     "survey": {"agent": None},
     "verify": {"parts": []},
-    "logs": {"parts": []},
 }
 
 
@@ -44,11 +32,8 @@ class ActionModule(HostAction):
         phase = str(options.pop("phase"))
         try:
             options |= self.variables(CONNECTION_OPTIONS, "agent_", variables)
-            options |= {name: int(options[name]) for name in NUMBERS if name in options}
             if phase == "survey":
                 options["settings"] = self.variables(CAPACITY_OPTIONS, "agent_", variables)
-            if phase == "follow":
-                return {**result, "changed": False, **self._follow(options, variables)}
             reply = dict(refuse_removed_options(self.call(phase, options, variables, SECONDS[phase]), variables))
         except AnsibleActionFail as error:
             if phase not in FAILED_RESULTS:
@@ -69,36 +54,3 @@ class ActionModule(HostAction):
         if failures:
             raise AnsibleActionFail(" ".join(failures))
         return {"changed": False, **result, **reply}
-
-    def _follow(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Show what the session's containers on this agent print, until they have ended or the run is interrupted."""
-        agents = len(variables.get("ansible_play_hosts_all") or ())
-        if agents > forks():
-            raise AnsibleActionFail(
-                f"the session has {agents} agents, of which {forks()} are followed: use --forks {agents}."
-            )
-        parts = [part for part in variables[LOGGED]["parts"] if part["id"] == options["session_id"]]
-
-        def read(since: Since, lines: int) -> Mapping[str, Any] | None:
-            request = {**options, "lines": lines, "since": dict(since)}
-            return next(iter(self.call("logs", request, variables, SECONDS["logs"])["parts"]), None)
-
-        def show(line: str) -> None:
-            self._display.display(printable(line))
-
-        if parts:
-            follow(parts[0], read, show, _EndFile(options["session_id"]))
-        return {}
-
-
-class _EndFile:
-    """A file that says to the workers of other agents that main1 has ended; Ansible removes it with its folder."""
-
-    def __init__(self, session_id: str) -> None:
-        self._path = Path(constants.DEFAULT_LOCAL_TMP) / f"ended-{session_id}"
-
-    def is_set(self) -> bool:
-        return self._path.exists()
-
-    def set(self) -> None:
-        self._path.touch()

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.printable import printable, printable_data
 from ..plugin_utils._lifecycle.absence import describe_cut_off
-from ..plugin_utils._report import logs, verification_table
+from ..plugin_utils._report import verification_table
 from ..plugin_utils._report.agents import agents_report, render_agents
 from ..plugin_utils._report.record import to_json
 from ..plugin_utils._report.verification import (
@@ -28,7 +28,7 @@ from ..plugin_utils.cluster_view import attendance_in, read_answers, with_invent
 from ..plugin_utils.control import ControlAction
 
 # The variables of each agent that hold the results of ``session_agent``, by its phase and operation.
-VERIFIED, LOGGED = "__session_verify", "__session_logs"
+VERIFIED = "__session_verify"
 CREATED, OBSERVED, REMOVED = "__session_marker_created", "__session_marker_observed", "__session_marker_removed"
 
 
@@ -38,7 +38,6 @@ class ActionModule(ControlAction):
         kinds = {
             "agents": self._agents,
             "verification": self._verification,
-            "logs": self._logs,
         }
         return {**result, "changed": False, **kinds[self._task.args["kind"]](variables)}
 
@@ -71,19 +70,6 @@ class ActionModule(ControlAction):
             report = not_found_report(name, session_id, f"{error}.")
         lines = verification_table.render_verification(report) if report["session"]["status"] else []
         return {"report": self._publish(report, lines)}
-
-    def _logs(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Show the logs of the containers of a session, and fail if one of their agents is unreachable."""
-        name, session_id = self._session_arguments()
-        hostvars = {agent: variables["hostvars"][agent] for agent in self._task.args["agents"]}
-        answers = AgentReports(*collect_parts(hostvars, LOGGED))
-        try:
-            entries = self.entries(self.queue(variables))
-            report = logs.read_logs(name, session_id, answers, entries, str(self._task.args.get("kernel") or ""))
-        except SessionNotFoundError as error:
-            report = logs.empty_logs_report(name, session_id, f"{error}.")
-        # The file has the lines as they are; what Ansible may show is safe to print.
-        return {"logs": printable_data(self._publish(report, logs.render_logs(report)))}
 
     def _session_arguments(self) -> tuple[str, str]:
         return str(self._task.args.get("name") or ""), str(self._task.args.get("id") or "")

@@ -22,10 +22,9 @@ options:
         of O(restart), and removes expired claims. Failures of single sessions are warnings.
       - V(remove) removes this agent's part of O(sessions).
       - V(wait) waits for C(main1) of a session to end.
-      - V(verify) and V(logs) read this agent's part of a session and change nothing.
-      - V(follow) shows what the containers of a session print from then on, until they end.
+      - V(verify) reads this agent's part of a session and changes nothing.
       - V(marker) creates a marker file in the mounts of a session, looks for it from its containers, or removes it.
-    choices: [survey, reap, remove, wait, verify, logs, follow, marker]
+    choices: [survey, reap, remove, wait, verify, marker]
     required: true
   images:
     description: The images that sessions may need, for O(phase=survey).
@@ -70,11 +69,6 @@ options:
     type: int
   session_id:
     description: The id of the session.
-  kernel:
-    description: The hostname of the container to read the logs of, for O(phase=logs); empty for all.
-  lines:
-    description: The number of lines of each log to return, for O(phase=logs).
-    type: int
   timeout:
     description: The maximum time to wait in seconds, for O(phase=wait).
     type: int
@@ -98,7 +92,7 @@ sessions: {type: dict, returned: with O(phase=remove),
   description: "By session id C(grace_exceeded) if processes had to be killed, and C(lost_output) if there is any."}
 ended: {type: bool, returned: with O(phase=wait), description: Whether the command has ended.}
 exit_code: {type: int, returned: with O(phase=wait), description: The exit code of main1; V(null) if it is not known.}
-parts: {type: list, elements: dict, returned: with O(phase=verify) or O(phase=logs),
+parts: {type: list, elements: dict, returned: with O(phase=verify),
   description: This agent's part of each session that matches.}
 created: {type: list, elements: str, returned: with O(phase=marker) and O(operation=create),
   description: The targets of mounts with a marker file.}
@@ -106,6 +100,6 @@ observed: {type: dict, returned: with O(phase=marker) and O(operation=find),
   description: What each container sees of each mount.}
 leftover: {type: list, elements: str, returned: with O(phase=marker) and O(operation=remove),
   description: The targets of mounts with a marker file that could not be removed.}
-error: {type: str, returned: "with O(phase=survey), O(phase=verify) or O(phase=logs)",
+error: {type: str, returned: with O(phase=survey) or O(phase=verify),
   description: The reason why there is no result; V(null) if there is one.}
 """

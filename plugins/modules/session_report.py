@@ -9,11 +9,9 @@ short_description: Report on sessions from the results of agents and the queue
 version_added: 0.1.0
 description:
   - Shows a report and writes it as JSON. The results of M(backendai.cluster.session_agent) are read from the variables
-    of the agents - C(__session_agent), C(__session_verify), C(__session_marker_created), C(__session_marker_observed),
-    C(__session_marker_removed) and C(__session_logs).
+    of the agents - C(__session_agent), C(__session_verify), C(__session_marker_created), C(__session_marker_observed)
+    and C(__session_marker_removed).
   - Changes nothing. Sessions that have ended and containers that have failed are reported only.
-  - Control characters in logs are shown as C(\x1b) and the like. The file and the result contain the lines unchanged;
-    invalid UTF-8 is replaced.
 extends_documentation_fragment:
   - backendai.cluster.attributes.control
   - backendai.cluster.options.agents
@@ -26,15 +24,9 @@ options:
         start now.
       - V(verification) reports whether a session is healthy. It fails if a check fails, if an agent of the session is
         unreachable, and if there is no such session.
-      - V(logs) shows the logs of the containers of a session, in rank order. It fails if there is no such session or
-        container, and, after it has shown the available logs, if an agent of these containers is unreachable.
     type: str
-    choices: [agents, verification, logs]
+    choices: [agents, verification]
     required: true
-  kernel:
-    description: The hostname of one container of the session, such as V(sub1), for O(kind=logs); empty for all.
-    type: str
-    default: ""
   path:
     description: The file to write; empty for none.
     type: path
@@ -80,24 +72,4 @@ report:
         differing: []
         unknown: []
         marker_left: false
-logs:
-  description:
-    - RV(ignore:kernels) has the containers in rank order. RV(ignore:status) is the status in Docker, C(missing) if
-      the agent has no such container, and C(unknown) if the agent is unreachable. RV(ignore:error) names the logs that
-      could not be read, with the reason.
-    - RV(ignore:agents) has the errors of unreachable agents of these containers, by name.
-  returned: with O(kind=logs)
-  type: dict
-  sample:
-    session: {id: 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, name: train-llm}
-    kernels:
-      - hostname: main1
-        agent: agent2
-        status: exited
-        exit_code: 1
-        log: ["2026-03-01T02:59:57.120395714Z CUDA out of memory"]
-        apps: {jupyter: ["[I] Serving notebooks from local directory: /home/work"]}
-        error: null
-    agents: {}
-    error: null
 """

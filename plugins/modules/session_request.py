@@ -29,7 +29,7 @@ options:
     description:
       - The calling playbook; only V(create) requires the options of a new session. V(repair) reads the request of an
         existing one from the queue. V(prune) returns the images of all sessions in the queue.
-    choices: [create, repair, terminate, list, schedule, verify, logs, prune]
+    choices: [create, repair, terminate, list, schedule, verify, prune]
     default: create
 """
 
@@ -47,7 +47,7 @@ repair: {type: str, returned: with O(purpose=repair), description: The id of the
 agents: {type: list, elements: str, returned: always, description: The inventory names of all agents.}
 keys_of: {type: list, elements: str, returned: always,
   description: "The ids of sessions that this run may go on with, for which it needs the public keys of containers."}
-session_id: {type: str, returned: with O(purpose=verify) or O(purpose=logs),
+session_id: {type: str, returned: with O(purpose=verify),
   description: The id of the session; empty if the queue has none of that name.}
 images: {type: list, elements: str, returned: always, description: The images that sessions may need.}
 paths: {type: list, elements: str, returned: always, description: The folders of agents that sessions may need.}

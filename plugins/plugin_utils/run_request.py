@@ -32,8 +32,11 @@ CREATE, REPAIR, TERMINATE, SCHEDULE = "create", "repair", "terminate", "schedule
 PRUNE = "prune"
 """The purpose of a run that removes images: it needs to know those of all sessions of the queue."""
 
-LIST, *SELECTING = LOOKING = ("list", "verify", "logs")
+LIST, VERIFY = LOOKING = ("list", "verify")
 """The purposes of runs that start no session, so that those that wait are not looked at."""
+
+LOOK = "look"
+"""The purpose of a run that looks at one session."""
 
 SOURCE_ADDRESS = "gateway_source_address"
 """The variable of a gateway with the source address of its connections to agents."""
@@ -103,7 +106,7 @@ def read_request(
         started_at=time.time(),
         spec=spec,
         repair=repaired.id if repaired else "",
-        session_id=_selected_id(run, queued) if purpose in SELECTING else "",
+        session_id=selected_id(run, queued) if purpose == VERIFY else "",
     )
 
 
@@ -125,7 +128,12 @@ def _needs_keys(entry: QueueEntry, spec: SessionSpec | None) -> bool:
     return bool(entry.plan) and (entry.state == CREATING or (spec is not None and entry.name == spec.name))
 
 
-def _selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:
+def read_look(variables: Mapping[str, Any]) -> RunOptions:
+    """Return the options of a run that looks at one session. Raises :class:`ValidationError` with all problems."""
+    return _parse(variables, LOOK)[1]
+
+
+def selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:
     """Return the id of the session that is looked at: a name is one of the queue; empty if there is none."""
     with contextlib.suppress(ValidationError):
         entry = find_entry(run.name, run.id, entries)
@@ -142,7 +150,7 @@ def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | No
     leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables, leave_out)
     spec = parse_spec(problems, values) if new else None
-    run = parse_run(problems, values, needs_session=purpose in (TERMINATE, REPAIR, "verify", "logs"))
+    run = parse_run(problems, values, needs_session=purpose in (TERMINATE, REPAIR, VERIFY, LOOK))
     pools = parse_pools(problems, values)
     problems.raise_if_any()
     return spec, run, pools

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ansible_collections.backendai.cluster.plugins.action import session_agent
 from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
 from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
-from tests.unit.builders import SESSION_ID, plan
+from tests.unit.builders import SESSION_ID
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.plugins.plugin_utils._report import test_follow as follow
 
 AGENT = {"docker_host": "unix:///var/run/docker.sock", "state_path": "/var/lib/backendai"}
-BATCH = plan({"agent1": 2}, command="python train.py")
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 Asked = list[tuple[str, dict[str, Any], int]]
@@ -55,11 +50,6 @@ def test_every_phase_is_sent_with_its_options(ask: Any, requests: Asked, phase: 
     variables = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
     assert requests == [(phase, {"name": "train-llm", "lines": 7, **variables}, SECONDS[phase])]
     assert (result["answer"], result["changed"], phase in PHASES) == (7, False, True)
-
-
-def test_numbers_in_a_template_are_numbers_with_ansible_core_2_18_too(ask: Any, requests: Asked) -> None:
-    ask({"parts": []}, phase="logs", lines="7", history_days="3")
-    assert [requests[0][1][name] for name in ("lines", "history_days")] == [7, 3]
 
 
 def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> None:
@@ -123,7 +113,7 @@ def test_warnings_of_a_survey_name_the_agent(ask: Any) -> None:
 # ---- what goes wrong
 
 
-NOTHING: dict[str, dict[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
+NOTHING: dict[str, dict[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}}
 
 
 @pytest.mark.parametrize("phase", sorted(NOTHING))
@@ -165,52 +155,6 @@ def test_failed_removal_fails_the_task(ask: Any) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^the engine refused: no\.$"):
         ask({"changed": True, "sessions": sessions}, phase="remove")
     assert ask({"changed": True, "sessions": {OTHER_ID: {}}}, phase="remove")["changed"] is True
-
-
-# ---- following
-
-
-def test_following_shows_what_is_new_until_the_command_ends(
-    ask: Any, requests: Asked, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_agent.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
-    monkeypatch.setattr(following, "PAUSE", 0)
-    variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
-    over = {"main1": {"status": "exited"}, "sub1": {"status": "running"}}
-    replies = iter([follow.part("01 one", "02 two", of=BATCH), follow.part("03 three\x1b", of=BATCH, containers=over)])
-
-    class Answers(dict[str, Any]):
-        def __getitem__(self, _key: str) -> Any:
-            return [next(replies)]
-
-    ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
-    assert [line.rpartition(" ")[2] for line in printed] == ["two", r"three\x1b"]
-    assert [options["since"] for _phase, options, _seconds in requests] == [
-        {"main1": 1772333941},
-        {"main1": 1772333942},
-    ]
-    # On an agent of a sub, the end of main1 is known by this file.
-    requests.clear()
-    replies = iter([follow.part("04 four", of=BATCH)])
-    ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
-    assert (len(requests), printed[-1].rpartition(" ")[2]) == (1, "four")
-
-
-def test_more_agents_than_forks_are_not_followed(ask: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_agent, "forks", lambda: 2)
-    variables = {"ansible_play_hosts_all": ["agent1", "agent2", "agent3"], "__session_logs": {"parts": []}}
-    with pytest.raises(
-        AnsibleActionFail, match=r"^the session has 3 agents, of which 2 are followed: use --forks 3\.$"
-    ):
-        ask({}, variables, phase="follow", session_id=BATCH.id)
-    assert requests == []
-
-
-def test_session_that_is_gone_is_not_followed(ask: Any, requests: Asked) -> None:
-    ask({}, {"__session_logs": {"parts": []}}, phase="follow", session_id=BATCH.id)
-    variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
-    ask({"parts": []}, variables, phase="follow", session_id=BATCH.id)
-    assert [phase for phase, _options, _seconds in requests] == ["logs"]
 
 
 def test_lost_output_is_a_warning(ask: Any) -> None:

@@ -1,0 +1,157 @@
+"""The playbooks and tasks about one session, run by ansible-playbook; a program stands in for ssh and the hosts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from tests.integration.ansible_settings import ROOT
+from tests.unit.builders import plan, requested
+from tests.unit.plugins.action.test_session_info_plays import PLAY, SAVE, environment
+from tests.unit.plugins.plugin_utils._report.test_logs import logged
+
+MADE = plan({"agent1": 1, "agent2": 1})
+TEAMS = pytest.mark.parametrize(
+    "settings",
+    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
+    ids=["as usual", "any_errors_fatal", "strategy: free"],
+)
+
+#: Hosts that answer with what is in the file of their name and the phase. A file ``hang-PHASE`` lets them hang.
+SSH = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+
+folder = Path({folder!r})
+host = next(word for word in sys.argv if word in ("agent1", "agent2", "gateway1", "gateway2"))
+if "-O" in sys.argv:
+    sys.exit(1)
+if (folder / f"{{host}}-away").exists():
+    print("no route to host", file=sys.stderr)
+    sys.exit(255)
+stream = sys.stdin.buffer
+stream.read(int(stream.readline()))
+stream.read(json.loads(stream.readline())["size"])
+request = json.loads(stream.read())
+words = [host, request["phase"], request["options"].get("operation")]
+name = "-".join(filter(None, words))
+with (folder / "asked").open("a") as asked:
+    asked.write(f"{{name}}\\n")
+if (folder / f"hang-{{name}}").exists():
+    with (folder / "hanging").open("a") as hanging:
+        hanging.write(f"{{os.getpid()}}\\n")
+    time.sleep(600)
+print({mark!r} + json.dumps({{"result": json.loads((folder / name).read_text())}}))
+"""
+
+
+class Site:
+    """A folder with an inventory of agents and gateways, and the queue of a session that runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "ssh").write_text(SSH.format(python=sys.executable, folder=str(folder), mark=MARK))
+        (folder / "ssh").chmod(0o755)
+        QueueStore(str(folder / ".queue")).save(requested(id=MADE.id, name=MADE.name, state="RUNNING", plan=MADE))
+        for agent in MADE.agents:
+            self.answer(f"{agent}-logs", {"parts": [logged(MADE, agent)], "error": None})
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        variables = {"ansible_ssh_executable": str(folder / "ssh"), "ansible_python_interpreter": "/usr/bin/python3"}
+        groups = {
+            f"{kind}s": {"hosts": {f"{kind}{number}": {} for number in (1, 2)}, "vars": variables}
+            for kind in ("agent", "gateway")
+        }
+        inventory = {"all": {"hosts": {"localhost": local}, "children": groups}}
+        (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
+
+    def answer(self, request: str, result: dict[str, Any]) -> None:
+        """Let a host answer a request with a result."""
+        (self.folder / request).write_text(json.dumps(result))
+
+    def line(self, playbook: str | list[dict[str, Any]], *arguments: str) -> list[str]:
+        """Return the command line of a playbook: the name of one, or its plays."""
+        if not isinstance(playbook, str):
+            (self.folder / "play.yml").write_text(yaml.safe_dump(playbook))
+            playbook = str(self.folder / "play.yml")
+        inventory = str(self.folder / "inventory.yml")
+        extra = ["-e", f"result={self.folder}/result.json"]
+        return [sys.executable, "-m", "ansible", "playbook", "-i", inventory, *extra, playbook, *arguments]
+
+    def play(
+        self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a playbook."""
+        line = self.line(playbook, *arguments)
+        return subprocess.run(line, cwd=ROOT, env=environment(settings), capture_output=True, text=True, check=False)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return result
+
+    @property
+    def asked(self) -> list[str]:
+        """The requests of hosts, in any order."""
+        path = self.folder / "asked"
+        return sorted(path.read_text().split()) if path.exists() else []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def task(module: str, **more: Any) -> dict[str, Any]:
+    args = {"name": MADE.name, **more.pop("args", {})}
+    return {f"backendai.cluster.{module}": args, "register": "found", **more}
+
+
+# ---- session_logs
+
+
+@TEAMS
+def test_logs_are_shown_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
+    path = site.folder / "logs.json"
+    variables = {"session_name": MADE.name, "session_logs_path": str(path)}
+    run = site.play("backendai.cluster.session_logs", "-e", json.dumps(variables), **settings)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "== main1 on agent1: running ==\nI am main1\n== sub1 on agent2: running ==\nI am sub1\n" in run.stdout
+    assert [kernel["log"] for kernel in json.loads(path.read_text())["kernels"]] == [["I am main1"], ["I am sub1"]]
+    assert site.asked == ["agent1-logs", "agent2-logs"]
+
+
+def test_a_task_returns_logs_and_the_agents_that_are_away(site: Site) -> None:
+    (site.folder / "agent2-away").touch()
+    reading = task("session_logs", ignore_errors=True)
+    run = site.play([{**PLAY, "tasks": [reading, SAVE]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [kernel["log"] for kernel in site.result["kernels"]] == [["I am main1"], []]
+    assert {name: agent["problem"] for name, agent in site.result["unavailable"].items()} == {"agent2": "unreachable"}
+    run = site.play("backendai.cluster.session_logs", "-e", f"session_name={MADE.name}")
+    assert run.returncode == 2
+    assert "agent2 is unavailable: " in run.stdout + run.stderr
+    assert "no route to host" in run.stdout + run.stderr
+
+
+def test_a_task_about_logs_may_loop_and_runs_once(site: Site) -> None:
+    looping = task("session_logs", args={"kernel": "{{ item }}"}, loop=["main1", "sub1"], run_once=True)
+    run = site.play([{**PLAY, "hosts": "agents", "tasks": [looping, {**SAVE, "run_once": True}]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [result["kernels"][0]["hostname"] for result in site.result["results"]] == ["main1", "sub1"]
+    run = site.play([{**PLAY, "hosts": "agents", "tasks": [task("session_logs")]}])
+    assert (run.returncode, "set run_once: true" in run.stdout + run.stderr) == (2, True)
+
+
+def test_a_limit_hides_an_agent_of_logs(site: Site) -> None:
+    run = site.play("backendai.cluster.session_logs", "-e", f"session_name={MADE.name}", "--limit", "localhost,agent1")
+    assert run.returncode == 2
+    assert "agent2 is unavailable: hidden by --limit" in run.stdout + run.stderr
+    assert site.asked == ["agent1-logs"]
