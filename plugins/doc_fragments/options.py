@@ -88,16 +88,3 @@ options:
       - By default the variable C(session_queue_path), or else the folder C(.queue) beside the inventory.
     type: path
 """
-
-    # The session to act on.
-    SESSION = r"""
-options:
-  name:
-    description: The name of the session.
-    type: str
-    default: ""
-  id:
-    description: The id of the session.
-    type: str
-    default: ""
-"""

@@ -32,8 +32,8 @@ CREATE, REPAIR, TERMINATE, SCHEDULE = "create", "repair", "terminate", "schedule
 PRUNE = "prune"
 """The purpose of a run that removes images: it needs to know those of all sessions of the queue."""
 
-LIST, VERIFY = LOOKING = ("list", "verify")
-"""The purposes of runs that start no session, so that those that wait are not looked at."""
+LIST = "list"
+"""The purpose of a run that starts no session, so that those that wait are not looked at."""
 
 LOOK = "look"
 """The purpose of a run that looks at one session."""
@@ -46,10 +46,9 @@ SOURCE_ADDRESS = "gateway_source_address"
 class RunRequest:
     """What a run is asked to do, with the options that it got.
 
-    ``spec`` is the session to create or repair, ``repair`` the id of the one to repair, ``session_id`` that of the one
-    to look at. ``images``, ``paths`` and ``keys_of`` are what agents are asked about: the images and folders that
-    sessions may need, and the sessions of whose containers the public keys are needed. ``started_at`` is in seconds
-    since the epoch.
+    ``spec`` is the session to create or repair, ``repair`` the id of the one to repair. ``images``, ``paths`` and
+    ``keys_of`` are what agents are asked about: the images and folders that sessions may need, and the sessions of
+    whose containers the public keys are needed. ``started_at`` is in seconds since the epoch.
     """
 
     run: RunOptions
@@ -62,7 +61,6 @@ class RunRequest:
     started_at: float
     spec: SessionSpec | None = None
     repair: str = ""
-    session_id: str = ""
 
 
 def read_request(
@@ -87,9 +85,8 @@ def read_request(
         check_designated_agents(spec, agents)
     if repaired:
         spec = spec_from_dict(repaired.spec or {})
-    queued = queue.entries() if purpose != LIST else []
     # Pending sessions may start in this run, too.
-    entries = queued if purpose not in LOOKING else []
+    entries = queue.entries() if purpose != LIST else []
     waiting = [entry for entry in entries if entry.waits_for_start]
     needing = entries if purpose == PRUNE else waiting
     images = {*(spec.images if spec else ()), *(image for entry in needing for image in entry.wanted_images)}
@@ -106,7 +103,6 @@ def read_request(
         started_at=time.time(),
         spec=spec,
         repair=repaired.id if repaired else "",
-        session_id=selected_id(run, queued) if purpose == VERIFY else "",
     )
 
 
@@ -150,7 +146,7 @@ def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | No
     leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables, leave_out)
     spec = parse_spec(problems, values) if new else None
-    run = parse_run(problems, values, needs_session=purpose in (TERMINATE, REPAIR, VERIFY, LOOK))
+    run = parse_run(problems, values, needs_session=purpose in (TERMINATE, REPAIR, LOOK))
     pools = parse_pools(problems, values)
     problems.raise_if_any()
     return spec, run, pools

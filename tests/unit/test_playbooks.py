@@ -46,7 +46,10 @@ def test_a_playbook_about_one_session_is_one_task_whose_options_are_variables(na
     assert task["backendai.cluster.session"] == {"state": state}
 
 
-@pytest.mark.parametrize(("name", "module", "form"), [("session_logs", "session_logs", "text")])
+@pytest.mark.parametrize(
+    ("name", "module", "form"),
+    [("session_logs", "session_logs", "text"), ("verify_session", "session_verify", "table")],
+)
 def test_a_playbook_that_looks_at_one_session_is_one_task_whose_options_are_variables(
     name: str, module: str, form: str
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._program.launche
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.integration.ansible_settings import ROOT
 from tests.unit.builders import plan, requested
-from tests.unit.plugins.action.test_session_info_plays import PLAY, SAVE, environment
+from tests.unit.plugins.action.test_session_info_plays import PLAY, SAVE, await_lines, environment, lives
 from tests.unit.plugins.plugin_utils._report.test_logs import logged
+from tests.unit.plugins.plugin_utils._report.test_verification import part
 
-MADE = plan({"agent1": 1, "agent2": 1})
+MADE = plan({"agent1": 1, "agent2": 1}, mounts=[{"source": "/mnt/data", "target": "/data"}])
+SIGHT = {"/data": {"marker": True, "folder": "1:1", "names": "abc"}}
 TEAMS = pytest.mark.parametrize(
     "settings",
     [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
@@ -63,6 +67,10 @@ class Site:
         QueueStore(str(folder / ".queue")).save(requested(id=MADE.id, name=MADE.name, state="RUNNING", plan=MADE))
         for agent in MADE.agents:
             self.answer(f"{agent}-logs", {"parts": [logged(MADE, agent)], "error": None})
+            self.answer(f"{agent}-verify", {"parts": [part(MADE, agent)], "error": None})
+            self.answer(f"{agent}-marker-find", {"observed": {MADE.kernels_on(agent)[0].hostname: SIGHT}})
+        self.answer("agent1-marker-create", {"created": ["/data"]})
+        self.answer("agent1-marker-remove", {"leftover": []})
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         variables = {"ansible_ssh_executable": str(folder / "ssh"), "ansible_python_interpreter": "/usr/bin/python3"}
         groups = {
@@ -155,3 +163,60 @@ def test_a_limit_hides_an_agent_of_logs(site: Site) -> None:
     assert run.returncode == 2
     assert "agent2 is unavailable: hidden by --limit" in run.stdout + run.stderr
     assert site.asked == ["agent1-logs"]
+
+
+# ---- session_verify
+
+
+@TEAMS
+def test_a_session_is_verified_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
+    path = site.folder / "report.json"
+    variables = {"session_name": MADE.name, "session_report_path": str(path)}
+    run = site.play("backendai.cluster.verify_session", "-e", json.dumps(variables), **settings)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "mount /data: the same in all containers (compared by a marker file of main1)" in run.stdout
+    assert "Session train-llm is healthy." in run.stdout
+    assert json.loads(path.read_text())["healthy"] is True
+    # Progress is beside the result.
+    assert "Test the session (agent1): done" in run.stderr
+    assert site.asked == [
+        *("agent1-marker-create", "agent1-marker-find", "agent1-marker-remove", "agent1-verify"),
+        *("agent2-marker-find", "agent2-verify"),
+    ]
+
+
+def test_a_task_returns_what_is_wrong_with_a_session(site: Site) -> None:
+    (site.folder / "agent2-away").touch()
+    run = site.play([{**PLAY, "tasks": [task("session_verify", ignore_errors=True), SAVE]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (site.result["healthy"], site.result["unavailable"]["agent2"]["problem"]) == (False, "unreachable")
+    assert "1 unavailable agent" in site.result["msg"]
+    run = site.play("backendai.cluster.verify_session", "-e", f"session_name={MADE.name}")
+    assert run.returncode == 2
+    assert "Session train-llm is not healthy." in run.stdout
+
+
+@pytest.mark.parametrize("step", ["agent1-marker-create", "agent2-marker-find"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_removes_its_marker_files(site: Site, step: str, number: signal.Signals) -> None:
+    (site.folder / f"hang-{step}").touch()
+    # Whoever runs the tests in the background may have signals ignored.
+    line = site.line("backendai.cluster.verify_session", "-e", f"session_name={MADE.name}")
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            ["env", "--default-signal=INT,TERM", *line],
+            cwd=ROOT,
+            env=environment({}),
+            start_new_session=True,
+            stdout=shown,
+            stderr=shown,
+        ) as run,
+    ):
+        pids = await_lines(site.folder / "hanging", 1)
+        run.send_signal(number)
+        assert run.wait(90) != 0
+    deadline = time.monotonic() + 90
+    while "agent1-marker-remove" not in site.asked or any(map(lives, pids)):
+        assert time.monotonic() < deadline, (site.folder / "output").read_text()
+        time.sleep(0.05)
