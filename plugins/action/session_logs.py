@@ -54,7 +54,7 @@ class ActionModule(LookAction):
             return {**result, **self._read(calls, run, variables, shown=bool(style))}
 
     def _read(self, calls: Asks, run: RunOptions, variables: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
-        entries, agents = self.recorded(variables), self.agents(None, variables)
+        entries, agents = self.recorded(run, variables), self.agents(None, variables)
         # Ended sessions remain on agents until a run that reconciles removes them.
         request = {"session_id": selected_id(run, entries), "kernel": run.kernel, "lines": run.logs_lines}
         answers = calls.ask("logs", self.within_limit(agents, variables), lambda *_host: request, SECONDS)

@@ -56,7 +56,7 @@ class ActionModule(LookAction):
     def _verify(self, run: RunOptions, variables: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
         unavailable: Mapping[str, Mapping[str, str]] = {}
         try:
-            plan = find_plan(run.name, run.id, self.recorded(variables))
+            plan = find_plan(run.name, run.id, self.recorded(run, variables))
             agents = self.agents(None, variables)
             outcome = Outcome(self.tell)
             with self.calls_of((AGENT,), variables, outcome.take) as (calls,):

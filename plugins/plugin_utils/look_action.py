@@ -14,6 +14,7 @@ from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.printable import printable, printable_data
 from ..module_utils._model.validation import ValidationError
 from ._queue.entry import QueueEntry
+from ._queue.store import QueueStore, default_path
 from ._report.record import to_json
 from ._report.verification import AgentReports
 from ._request.run_options import RunOptions
@@ -82,17 +83,21 @@ class LookAction(AgentsAction):
         try:
             # From here on, what users give is only read, never passed to the templar.
             run = read_look(values | read_user_options(values))
+            self.check(run)
         except ValidationError as error:
             text = str(error)
             for name in sorted(given, key=len, reverse=True):
                 text = text.replace(variables[name], name)
             raise RefusedError(text) from None
-        self._task.args["queue_path"] = run.queue_path
         return run, style
 
-    def recorded(self, task_vars: Mapping[str, Any]) -> list[QueueEntry]:
-        """Return the entries of the queue that :meth:`look` has found."""
-        return self.entries(self.queue(task_vars))
+    def check(self, run: RunOptions) -> None:
+        """Raise :class:`ValidationError` for options that are not valid for this action."""
+
+    def recorded(self, run: RunOptions, task_vars: Mapping[str, Any]) -> list[QueueEntry]:
+        """Return the entries of the queue."""
+        path = run.queue_path or default_path(task_vars.get("ansible_inventory_sources") or [])
+        return self.entries(QueueStore(path))
 
     def published(
         self,

@@ -23,6 +23,15 @@ from tests.unit.plugins.plugin_utils._report.test_verification import part
 
 MADE = plan({"agent1": 1, "agent2": 1}, mounts=[{"source": "/mnt/data", "target": "/data"}])
 SIGHT = {"/data": {"marker": True, "folder": "1:1", "names": "abc"}}
+LINKS = {"id": MADE.id, "name": MADE.name, "ssh": None}
+APP = {"name": "web", "protocol": "http", "url": "https://door/s/train-llm/web/"}
+ISSUED = {
+    "changed": True,
+    "session": {"id": MADE.id, "name": MADE.name},
+    "links": {**LINKS, "apps": [APP]},
+    "expires_at": 1772337597,
+    "token": "head.claims.signature",
+}
 TEAMS = pytest.mark.parametrize(
     "settings",
     [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
@@ -69,6 +78,8 @@ class Site:
             self.answer(f"{agent}-logs", {"parts": [logged(MADE, agent)], "error": None})
             self.answer(f"{agent}-verify", {"parts": [part(MADE, agent)], "error": None})
             self.answer(f"{agent}-marker-find", {"observed": {MADE.kernels_on(agent)[0].hostname: SIGHT}})
+        for gateway in ("gateway1", "gateway2"):
+            self.answer(f"{gateway}-token", ISSUED)
         self.answer("agent1-marker-create", {"created": ["/data"]})
         self.answer("agent1-marker-remove", {"leftover": []})
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -220,3 +231,42 @@ def test_an_interrupted_run_removes_its_marker_files(site: Site, step: str, numb
     while "agent1-marker-remove" not in site.asked or any(map(lives, pids)):
         assert time.monotonic() < deadline, (site.folder / "output").read_text()
         time.sleep(0.05)
+
+
+# ---- session_token
+
+
+@TEAMS
+def test_a_token_is_written_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
+    path = site.folder / "my.token"
+    variables = {"session_name": MADE.name, "session_token_path": str(path)}
+    run = site.play("backendai.cluster.session_token", "-e", json.dumps(variables), "-v", **settings)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert path.read_text() == "head.claims.signature\n"
+    lines = [line for line in run.stdout.splitlines() if "head.claims.signature" in line]
+    assert [line.split() for line in lines] == [["web", "https://door/s/train-llm/web/?token=head.claims.signature"]]
+    assert site.asked == ["gateway1-token"]
+
+
+def test_a_task_returns_links_and_no_token(site: Site) -> None:
+    path = site.folder / "my.token"
+    (site.folder / "gateway1-away").touch()
+    run = site.play([{**PLAY, "tasks": [task("session_token", args={"path": str(path)}), SAVE]}], "-vvv")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "head.claims.signature" not in run.stdout + run.stderr + json.dumps(site.result)
+    assert (site.result["links"]["apps"], site.result["path"]) == ([APP], str(path))
+    assert (path.read_text(), site.asked) == ("head.claims.signature\n", ["gateway2-token"])
+
+
+def test_without_a_gateway_that_can_be_reached_there_is_no_token(site: Site) -> None:
+    path = site.folder / "my.token"
+    variables = {"session_name": MADE.name, "session_token_path": str(path)}
+    for more, problem in (
+        ({"gateway_group": "nobody"}, "gateway_group: 'nobody' has no hosts; a token is signed by a gateway."),
+        ({}, "no gateway can sign a token: gateway1 is unavailable: "),
+    ):
+        run = site.play("backendai.cluster.session_token", "-e", json.dumps({**variables, **more}))
+        assert (run.returncode, problem in run.stdout + run.stderr) == (2, True), run.stdout + run.stderr
+        for name in ("gateway1", "gateway2"):
+            (site.folder / f"{name}-away").touch()
+    assert not path.exists()
