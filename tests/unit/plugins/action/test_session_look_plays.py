@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._program.launche
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.integration.ansible_settings import ROOT
 from tests.unit.builders import plan, requested
-from tests.unit.plugins.action.test_session_info_plays import PLAY, SAVE, await_lines, environment, lives
+from tests.unit.plugins.action.test_session_info_plays import PLAY, SAVE, await_lines, environment
 from tests.unit.plugins.plugin_utils._report.test_logs import logged
 from tests.unit.plugins.plugin_utils._report.test_verification import part
 
@@ -133,6 +135,36 @@ def task(module: str, **more: Any) -> dict[str, Any]:
     return {f"backendai.cluster.{module}": args, "register": "found", **more}
 
 
+@contextlib.contextmanager
+def interrupted(site: Site, number: signal.Signals, playbook: str, *arguments: str) -> Iterator[None]:
+    """Run a playbook in the block, then send it a signal, and wait for the end of all of its processes."""
+    # Whoever runs the tests in the background may have signals ignored.
+    line = ["env", "--default-signal=INT,TERM", *site.line(playbook, *arguments)]
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
+        ) as run,
+    ):
+        yield
+        run.send_signal(number)
+        assert run.wait(90) != 0
+    deadline = time.monotonic() + 90
+    while lives := _processes(site.folder):
+        assert time.monotonic() < deadline, f"{lives}: {(site.folder / 'output').read_text()}"
+        time.sleep(0.05)
+
+
+def _processes(folder: Path) -> list[str]:
+    """Return the processes that have a folder in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder).encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
 # ---- session_logs
 
 
@@ -176,6 +208,14 @@ def test_a_limit_hides_an_agent_of_logs(site: Site) -> None:
     assert site.asked == ["agent1-logs"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_logs_are_followed_until_the_run_is_interrupted(site: Site, number: signal.Signals) -> None:
+    variables = {"session_name": MADE.name, "session_logs_follow": True}
+    with interrupted(site, number, "backendai.cluster.session_logs", "-e", json.dumps(variables)):
+        await_lines(site.folder / "asked", 6)
+    assert (site.folder / "output").read_text().count("I am main1") == 1
+
+
 # ---- session_verify
 
 
@@ -211,26 +251,9 @@ def test_a_task_returns_what_is_wrong_with_a_session(site: Site) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_removes_its_marker_files(site: Site, step: str, number: signal.Signals) -> None:
     (site.folder / f"hang-{step}").touch()
-    # Whoever runs the tests in the background may have signals ignored.
-    line = site.line("backendai.cluster.verify_session", "-e", f"session_name={MADE.name}")
-    with (
-        (site.folder / "output").open("wb") as shown,
-        subprocess.Popen(
-            ["env", "--default-signal=INT,TERM", *line],
-            cwd=ROOT,
-            env=environment({}),
-            start_new_session=True,
-            stdout=shown,
-            stderr=shown,
-        ) as run,
-    ):
-        pids = await_lines(site.folder / "hanging", 1)
-        run.send_signal(number)
-        assert run.wait(90) != 0
-    deadline = time.monotonic() + 90
-    while "agent1-marker-remove" not in site.asked or any(map(lives, pids)):
-        assert time.monotonic() < deadline, (site.folder / "output").read_text()
-        time.sleep(0.05)
+    with interrupted(site, number, "backendai.cluster.verify_session", "-e", f"session_name={MADE.name}"):
+        await_lines(site.folder / "hanging", 1)
+    assert "agent1-marker-remove" in site.asked
 
 
 # ---- session_token
