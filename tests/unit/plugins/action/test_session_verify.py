@@ -168,6 +168,10 @@ def test_what_an_agent_says_of_the_containers_of_another_is_not_looked_at(verify
     both = {"observed": {"main1": SIGHT, "sub1": SIGHT}}
     failed = verify(agent1_find=both, agent2_find={"observed": {"main1": MISSED}})
     assert failed["mounts"][0]["unknown"] == ["sub1"]
+    held = part(MADE, "agent2")
+    lies = [{**pair, "from": "main1", "tcp": False} for pair in held["pairs"]]
+    result = verify(agent2={"parts": [{**held, "pairs": [*held["pairs"], *lies]}], "error": None})
+    assert result["healthy"] is True
 
 
 @pytest.mark.parametrize("answer", [GONE, Failure("it hangs"), {"leftover": ["/data"]}])
