@@ -71,15 +71,20 @@ options:
     default: ""
 """
 
-    # The session to act on.
-    SESSION = r"""
+    # The session that an action on the control node looks at.
+    LOOK = r"""
 options:
   name:
-    description: The name of the session.
+    description: The name of the session; this or O(id) is required. By default the variable C(session_name).
     type: str
-    default: ""
   id:
-    description: The id of the session.
+    description:
+      - The id of the session, instead of its name. By default the variable C(session_id).
+      - A session without a record on this control node has no name here.
     type: str
-    default: ""
+  queue_path:
+    description:
+      - The folder on the control node with the queue of sessions. All playbooks and tasks of a cluster need the same.
+      - By default the variable C(session_queue_path), or else the folder C(.queue) beside the inventory.
+    type: path
 """

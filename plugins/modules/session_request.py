@@ -27,9 +27,9 @@ options:
     elements: str
   purpose:
     description:
-      - The calling playbook; only V(create) requires the options of a new session. V(repair) reads the request of an
-        existing one from the queue. V(prune) returns the images of all sessions in the queue.
-    choices: [create, repair, terminate, list, schedule, verify, logs, prune]
+      - The calling playbook; only V(create) requires the options of a new session. V(prune) returns the images of all
+        sessions in the queue.
+    choices: [create, list, prune]
     default: create
 """
 
@@ -41,14 +41,10 @@ EXAMPLES = r"""
 RETURN = r"""
 run: {type: dict, returned: always, description: The options of the run.}
 pools: {type: dict, returned: always, description: The network pools.}
-spec: {type: dict, returned: with O(purpose=create) or O(purpose=repair),
-  description: The request for a session.}
-repair: {type: str, returned: with O(purpose=repair), description: The id of the session to repair.}
+spec: {type: dict, returned: with O(purpose=create), description: The request for a session.}
 agents: {type: list, elements: str, returned: always, description: The inventory names of all agents.}
 keys_of: {type: list, elements: str, returned: always,
   description: "The ids of sessions that this run may go on with, for which it needs the public keys of containers."}
-session_id: {type: str, returned: with O(purpose=verify) or O(purpose=logs),
-  description: The id of the session; empty if the queue has none of that name.}
 images: {type: list, elements: str, returned: always, description: The images that sessions may need.}
 paths: {type: list, elements: str, returned: always, description: The folders of agents that sessions may need.}
 started_at: {type: float, returned: always, description: "The time when the run began, in seconds since the epoch."}

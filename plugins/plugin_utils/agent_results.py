@@ -14,23 +14,6 @@ from ..module_utils._model.errors import as_phrase
 HIDDEN = "hidden by --limit"
 
 
-def collect_parts(
-    hostvars: Mapping[str, Mapping[str, Any]], variable: str
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
-    """Return the parts of the session by agent, and the errors of the other agents.
-
-    ``variable`` is the name of the result of a module that returns ``parts`` and ``error``.
-    """
-    parts, errors = {}, {}
-    for agent, variables in hostvars.items():
-        result = variables.get(variable) or {}
-        if "parts" in result and not result["error"]:
-            parts[agent] = result["parts"]
-        else:
-            errors[agent] = describe_missing_result(result)
-    return parts, errors
-
-
 def describe_missing_result(result: Mapping[str, Any]) -> str:
     """Return why a host has no usable result, as a phrase; ``result`` is empty if there was no task on that host."""
     return as_phrase(result.get("error") or result.get("msg", "it returned no result")) if result else HIDDEN

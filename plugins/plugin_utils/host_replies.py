@@ -222,6 +222,14 @@ class _Routes(_Reply):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _Token(_Reply):
+    session: dict[str, str]
+    links: _Link
+    expires_at: int
+    token: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _FirewallTraffic(_Reply):
     mode: str
     traffic: tuple[ReportedTraffic, ...]
@@ -241,6 +249,7 @@ _REPLIES: Mapping[str, type[_Reply]] = {
     "logs": _ReadLogs,
     "marker": _Marker,
     "routes": _Routes,
+    "token": _Token,
     "firewall_traffic": _FirewallTraffic,
 }
 

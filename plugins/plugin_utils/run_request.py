@@ -32,8 +32,11 @@ CREATE, REPAIR, TERMINATE, SCHEDULE = "create", "repair", "terminate", "schedule
 PRUNE = "prune"
 """The purpose of a run that removes images: it needs to know those of all sessions of the queue."""
 
-LIST, *SELECTING = LOOKING = ("list", "verify", "logs")
-"""The purposes of runs that start no session, so that those that wait are not looked at."""
+LIST = "list"
+"""The purpose of a run that starts no session, so that those that wait are not looked at."""
+
+LOOK = "look"
+"""The purpose of a run that looks at one session."""
 
 SOURCE_ADDRESS = "gateway_source_address"
 """The variable of a gateway with the source address of its connections to agents."""
@@ -43,10 +46,9 @@ SOURCE_ADDRESS = "gateway_source_address"
 class RunRequest:
     """What a run is asked to do, with the options that it got.
 
-    ``spec`` is the session to create or repair, ``repair`` the id of the one to repair, ``session_id`` that of the one
-    to look at. ``images``, ``paths`` and ``keys_of`` are what agents are asked about: the images and folders that
-    sessions may need, and the sessions of whose containers the public keys are needed. ``started_at`` is in seconds
-    since the epoch.
+    ``spec`` is the session to create or repair, ``repair`` the id of the one to repair. ``images``, ``paths`` and
+    ``keys_of`` are what agents are asked about: the images and folders that sessions may need, and the sessions of
+    whose containers the public keys are needed. ``started_at`` is in seconds since the epoch.
     """
 
     run: RunOptions
@@ -59,7 +61,6 @@ class RunRequest:
     started_at: float
     spec: SessionSpec | None = None
     repair: str = ""
-    session_id: str = ""
 
 
 def read_request(
@@ -84,9 +85,8 @@ def read_request(
         check_designated_agents(spec, agents)
     if repaired:
         spec = spec_from_dict(repaired.spec or {})
-    queued = queue.entries() if purpose != LIST else []
     # Pending sessions may start in this run, too.
-    entries = queued if purpose not in LOOKING else []
+    entries = queue.entries() if purpose != LIST else []
     waiting = [entry for entry in entries if entry.waits_for_start]
     needing = entries if purpose == PRUNE else waiting
     images = {*(spec.images if spec else ()), *(image for entry in needing for image in entry.wanted_images)}
@@ -103,7 +103,6 @@ def read_request(
         started_at=time.time(),
         spec=spec,
         repair=repaired.id if repaired else "",
-        session_id=_selected_id(run, queued) if purpose in SELECTING else "",
     )
 
 
@@ -125,7 +124,12 @@ def _needs_keys(entry: QueueEntry, spec: SessionSpec | None) -> bool:
     return bool(entry.plan) and (entry.state == CREATING or (spec is not None and entry.name == spec.name))
 
 
-def _selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:
+def read_look(variables: Mapping[str, Any]) -> RunOptions:
+    """Return the options of a run that looks at one session. Raises :class:`ValidationError` with all problems."""
+    return _parse(variables, LOOK)[1]
+
+
+def selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:
     """Return the id of the session that is looked at: a name is one of the queue; empty if there is none."""
     with contextlib.suppress(ValidationError):
         entry = find_entry(run.name, run.id, entries)
@@ -142,7 +146,7 @@ def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | No
     leave_out = () if new else [field.name for field in dataclasses.fields(SessionSpec)]
     values = parse_options(problems, variables, leave_out)
     spec = parse_spec(problems, values) if new else None
-    run = parse_run(problems, values, needs_session=purpose in (TERMINATE, REPAIR, "verify", "logs"))
+    run = parse_run(problems, values, needs_session=purpose in (TERMINATE, REPAIR, LOOK))
     pools = parse_pools(problems, values)
     problems.raise_if_any()
     return spec, run, pools

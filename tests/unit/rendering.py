@@ -14,7 +14,16 @@ from ansible.template import Templar
 
 from ansible_collections.backendai.cluster.plugins.filter.decoded import decoded
 
-_PATHS = ("queue_path", "record_path", "list_path", "page_path", "report_path", "logs_path", "access_path")
+_PATHS = (
+    "queue_path",
+    "record_path",
+    "list_path",
+    "page_path",
+    "report_path",
+    "logs_path",
+    "access_path",
+    "token_path",
+)
 
 OPTIONS_OF_RUN: dict[str, Any] = {
     **dict.fromkeys(_PATHS, ""),
@@ -26,6 +35,7 @@ OPTIONS_OF_RUN: dict[str, Any] = {
     "ssh_config_template": "ssh_config.j2",
     "environment_template": "environment.j2",
     "claim_ttl": 600,
+    "token_ttl": 3600,
     "claim_attempts": 5,
     "queue_policy": "fifo",
     "queue_patience": 16,

@@ -46,10 +46,26 @@ def test_a_playbook_about_one_session_is_one_task_whose_options_are_variables(na
     assert task["backendai.cluster.session"] == {"state": state}
 
 
+@pytest.mark.parametrize(
+    ("name", "module", "form"),
+    [
+        ("session_logs", "session_logs", "text"),
+        ("verify_session", "session_verify", "table"),
+        ("session_token", "session_token", "text"),
+    ],
+)
+def test_a_playbook_that_looks_at_one_session_is_one_task_whose_options_are_variables(
+    name: str, module: str, form: str
+) -> None:
+    (play,) = yaml.safe_load((REPOSITORY / f"playbooks/{name}.yml").read_text())
+    (task,) = play["tasks"]
+    assert task[f"backendai.cluster.{module}"] == {"format": form}
+
+
 def test_references_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
-    assert {"queue_path", "history", "logs_lines"} <= {*OF_THE_RUN.findall(text)}
-    assert {"session_id", "session_token_ttl"} <= {*VARIABLE.findall(text)}
+    assert {"queue_path", "history"} <= {*OF_THE_RUN.findall(text)}
+    assert {"session_history", "session_page_path"} <= {*VARIABLE.findall(text)}
     assert {"tasks/select_agents.yml", "parts/check_folders.yml"} <= {*FILE.findall(text)}
 
 

@@ -13,6 +13,9 @@ from .._model.addressing import bracketed
 from .._model.errors import ClusterError
 from .._model.session import NONE
 
+MIN_TTL, MAX_TTL = 60, 30 * 86400
+"""The lifetime of a token in seconds."""
+
 _MAX_LABEL = 63
 _HOST = re.compile(r"[\w.:-]+")
 

@@ -18,11 +18,10 @@ from typing import Any
 
 from .._model.files import write_atomically
 from . import crypto
-from .model import GatewayError
+from .model import MAX_TTL, MIN_TTL, GatewayError
 from .routes import Route, build_app_links
 from .store import GatewayStore
 
-MIN_TTL, MAX_TTL = 60, 30 * 86400
 ISSUER = "backendai-gateway"
 
 # Bytes of each of the two numbers of a signature (RFC 7518, section 3.4).

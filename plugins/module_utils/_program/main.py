@@ -29,6 +29,7 @@ PHASES = {
     "marker": "session",
     "logs": "session",
     "routes": "gateway",
+    "token": "gateway_token",
     "firewall_traffic": "firewall",
     "targets": "exposure",
     "probe": "exposure",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Follows the logs of an agent's containers: what is new in one reading after another."""
+"""Follows the logs of a session's containers: what is new in one reading after another."""
 
 from __future__ import annotations
 
@@ -23,8 +23,14 @@ LINES = 2_000
 Since = Mapping[str, int]
 """The times of the last lines of containers, in seconds since the epoch, by hostname."""
 
-Read = Callable[[Since, int], "Mapping[str, Any] | None"]
-"""Returns the part with so many of the last lines of each container since its time; ``None`` if it is gone."""
+Part = Mapping[str, Any]
+"""What an agent has of a session: its containers, and their logs."""
+
+Read = Callable[[Mapping[str, Since], int], Mapping[str, Part]]
+"""Returns the parts of agents with so many of the last lines of each container since its time.
+
+A part that is gone is left out.
+"""
 
 
 class End(Protocol):
@@ -37,24 +43,37 @@ class End(Protocol):
         """Say that it has ended."""
 
 
-def follow(part: Mapping[str, Any], read: Read, show: Callable[[str], None], end: End) -> None:
-    """Show what an agent's containers print after ``part`` was read, until they have ended."""
-    follower, finished = Follower(part), False
-    while not finished:
+def follow(parts: Mapping[str, Part], read: Read, show: Callable[[str], None], end: End) -> None:
+    """Show what the containers of agents print after ``parts`` were read, until they have ended."""
+    followers = {agent: Follower(part) for agent, part in parts.items()}
+    while followers:
         # What was printed before the end is read once more after it.
         finished = end.is_set()
-        latest = read(follower.since, LINES)
-        if latest is not None and follower.has_gap(latest, LINES):
-            latest = read(follower.since, MAX_LINES)
-        if latest is None:
-            return
-        for line in follower.new_lines(latest):
-            show(line)
-        if command_ended(latest):
-            end.set()
-        finished = finished or has_ended(latest)
-        if not finished:
+        latest = _read_all(followers, read)
+        for agent, part in latest.items():
+            for line in followers[agent].new_lines(part):
+                show(line)
+            if command_ended(part):
+                end.set()
+        followers = {
+            agent: follower
+            for agent, follower in followers.items()
+            if agent in latest and not finished and not has_ended(latest[agent])
+        }
+        if followers:
             time.sleep(PAUSE)
+
+
+def _read_all(followers: Mapping[str, Follower], read: Read) -> dict[str, Part]:
+    """Return what is new on each agent; where more was printed than is usually read, all of it."""
+    since = {agent: follower.since for agent, follower in followers.items()}
+    latest = dict(read(since, LINES))
+    gaps = [agent for agent, part in latest.items() if followers[agent].has_gap(part, LINES)]
+    if gaps:
+        for agent in gaps:
+            del latest[agent]
+        latest |= read({agent: since[agent] for agent in gaps}, MAX_LINES)
+    return latest
 
 
 class Follower:

@@ -96,7 +96,7 @@ def build_verification_report(plan: SessionPlan, answers: AgentReports) -> dict[
             for change in (parts[agent]["drift"] if agent in parts else _missing_part(plan, agent, answers))
         ]
         + [change for agent, part in held.items() for change in _plan_drift(plan, agent, part)],
-        "pairs": _list_pairs(plan, [*parts.values()]),
+        "pairs": _list_pairs(plan, parts),
         "mounts": [_compare_mount(plan, mount, answers) for mount in plan.mounts],
     }
     failures = _summarize_failures(report)
@@ -147,9 +147,18 @@ def _missing_part(plan: SessionPlan, agent: str, answers: AgentReports) -> list[
     return [] if agent in answers.errors else [difference]
 
 
-def _list_pairs(plan: SessionPlan, parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all pairs in rank order; in those that were not checked, all results are ``None``."""
-    checked = {(pair["from"], pair["to"]): dict(pair) for part in parts for pair in part["pairs"]}
+def _list_pairs(plan: SessionPlan, parts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return all pairs in rank order; in those that were not checked, all results are ``None``.
+
+    What an agent says of the containers of another one is not looked at.
+    """
+    agents = {kernel.hostname: kernel.agent for kernel in plan.kernels}
+    checked = {
+        (pair["from"], pair["to"]): dict(pair)
+        for agent, part in parts.items()
+        for pair in part["pairs"]
+        if agents.get(pair["from"]) == agent
+    }
     names = [kernel.hostname for kernel in plan.kernels]
     nothing = dict.fromkeys((*CHECKS, "ssh_error"))
     return [

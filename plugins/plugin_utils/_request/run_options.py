@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._gateway.model import Gateway
+from ...module_utils._gateway.model import MAX_TTL, MIN_TTL, Gateway
 from ...module_utils._model.session import MAX_LINES
 from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
@@ -25,6 +25,7 @@ NUMBERS = {
     "history_days": (0, 36500),
     "agent_lost_after": (60, 86400 * 365),
     "logs_lines": (1, MAX_LINES),
+    "token_ttl": (MIN_TTL, MAX_TTL),
 }
 
 NO_UID = -1
@@ -94,6 +95,8 @@ class RunOptions:
     kernel: str
     logs_lines: int
     logs_follow: bool
+    token_path: str
+    token_ttl: int
 
 
 def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_session: bool = False) -> RunOptions:

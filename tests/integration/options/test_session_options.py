@@ -32,7 +32,7 @@ pytestmark = pytest.mark.containers
 BOTH = ["agent1", "agent2"]
 TEMPLATES = ROOT / "roles" / "session" / "templates"
 DAY = 86400
-FOLLOW = "Follow the logs of this agent's containers"
+FOLLOW = "Show the logs"
 #: Goes on after SIGTERM, and prints the time.
 STUBBORN = "trap 'echo asked to end' TERM; while :; do date +%s; sleep 0.2; done"
 

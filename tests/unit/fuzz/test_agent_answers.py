@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from hypothesis import given, settings
 
+from ansible_collections.backendai.cluster.plugins.action import session_token
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import images_from_dict
@@ -89,6 +91,13 @@ REPLIES: dict[str, dict[str, Any]] = {
         "observed": {"main1": {"/b": {"marker": True, "names": "0a", "folder": "1:2"}}},
         "leftover": ["/b"],
     },
+    "token": {
+        "changed": True,
+        "session": {"id": SESSION_ID, "name": "train-llm"},
+        "links": LINK,
+        "expires_at": 1772337597,
+        "token": "head.claims.signature",
+    },
     "routes": {"changed": True, "links": [LINK], "warnings": ["HAProxy is not running."], "unrouted": [SESSION_ID]},
 }
 """A reply of each phase that has all fields."""
@@ -122,6 +131,9 @@ def consume(phase: str, reply: dict[str, Any]) -> None:
             answers = AgentReports({"agent1": reply["parts"]})
             report = logs.read_logs("", SESSION_ID, answers, [], "")
             "\n".join(logs.render_logs(report)).encode()
+    elif phase == "token":
+        session_token.record_of(reply, str(reply.get("token"))).encode()
+        "\n".join(session_token.usage(Path("train.token"), reply, "token")).encode()
     elif phase == "routes":
         "\n".join(
             access.render_access("train-llm", access.session_links(SESSION_ID, {"gateway1": reply["links"]}), "key")

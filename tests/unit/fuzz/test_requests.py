@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import (
     ValidationError,
-    ValidationErrors,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils import run_request
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import (
@@ -19,9 +18,8 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
     check_spec,
     spec_from_dict,
 )
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.token import parse_token_request
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import check_public_keys
-from tests.unit.builders import SESSION_ID, variables
+from tests.unit.builders import variables
 from tests.unit.fuzz.mutations import JUNK, assert_sentence, damaged, fuzz
 
 WHOLE = variables(
@@ -56,17 +54,6 @@ def test_any_variables_are_a_request_or_refused(given_variables: Any, purpose: s
         assert stored == spec
         check_spec(stored)
         assert changed_options(spec, spec) == []
-
-
-@fuzz
-@given(damaged({"name": "train-llm", "session_id": SESSION_ID, "ttl": "1h", "path": "/tmp/token"}))
-def test_any_request_for_a_token_is_parsed_or_refused(args: Any) -> None:
-    problems = ValidationErrors()
-    parse_token_request(problems, args if isinstance(args, dict) else {})
-    try:
-        problems.raise_if_any()
-    except ValidationError as error:
-        assert_sentence(error)
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,11 @@ import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action import gateway_certificate, gateway_token
+from ansible_collections.backendai.cluster.plugins.action import gateway_certificate
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.certificate import make_self_signed
 from tests.unit.plugins.action.conftest import Run
 
 DEFAULTS = yaml.safe_load((Path(__file__).parents[4] / "roles/gateway/defaults/main.yml").read_text())
-LINKS = {
-    "apps": [
-        {"name": "db", "url": None},
-        {"name": "web", "url": "https://door/s/train-llm/web/"},
-        {"name": "runs", "url": "https://door/s/train-llm/runs/list?all=1#top"},
-    ]
-}
-SAID = {"changed": True, "session": {"id": "i", "name": "train-llm"}, "links": LINKS, "expires_at": 1772337597}
-TOKEN = "head.claims.signature"
 
 
 @pytest.fixture
@@ -125,93 +115,6 @@ def test_gateway_gets_the_content_of_the_files(
     assert (requests[1]["certificate"], requests[1]["key"]) == ("", "")
 
 
-def token_of(run: Run, path: Path, **more: Any) -> dict[str, Any]:
-    return run(gateway_token.ActionModule, {"name": "train-llm", "path": str(path), **more}, {})
-
-
-def test_token_is_in_its_file_and_not_in_the_result(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
-) -> None:
-    requests = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
-    path = tmp_path / "my.token"
-    path.write_text("before")
-    path.chmod(0o644)
-    result = token_of(run, path, ttl="60")
-    assert path.read_text() == f"{TOKEN}\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert TOKEN not in str(result)
-    assert {**SAID, "path": str(path)}.items() <= result.items()
-    assert "token" not in result
-    assert (requests[0]["ttl"], requests[0]["name"], requests[0]["path"]) == (60, "train-llm", str(path))
-    assert printed[0] == f"The token for session train-llm is in {path}. It is valid until 2026-03-01 03:59:57 UTC."
-    assert [line.split() for line in printed[2:4]] == [
-        ["web", f"https://door/s/train-llm/web/?token={TOKEN}"],
-        ["runs", f"https://door/s/train-llm/runs/list?all=1&token={TOKEN}#top"],
-    ]
-    assert printed[-1].endswith(f"cat '{path}') https://door/s/train-llm/web/")
-    assert TOKEN not in printed[-1]
-
-
-def test_a_json_file_has_the_links_and_the_end_of_the_token(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
-) -> None:
-    answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
-    path = tmp_path / "token.json"
-    token_of(run, path)
-    shared = {name: SAID[name] for name in ("session", "links", "expires_at")}
-    assert json.loads(path.read_text()) == {"token": TOKEN, **shared}
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert not [line for line in printed if "curl" in line]
-
-
-def test_failed_request_does_not_change_the_file(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
-) -> None:
-    answering(monkeypatch, gateway_token, {"failed": True, "msg": "there is no session."})
-    path = tmp_path / "token"
-    path.write_text("before")
-    result = token_of(run, path)
-    assert (result["failed"], result["msg"], path.read_text(), printed) == (True, "there is no session.", "before", [])
-
-
-def test_check_mode_writes_nothing(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
-) -> None:
-    answering(monkeypatch, gateway_token, SAID)
-    assert token_of(run, tmp_path / "token")["changed"] is True
-    assert (list(tmp_path.glob("*token*")), printed) == ([], [])
-
-
-def test_unwritable_path_is_rejected_before_the_request(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests = answering(monkeypatch, gateway_token, SAID)
-    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be a file, not a folder\.$"):
-        token_of(run, tmp_path)
-    with pytest.raises(AnsibleActionFail, match=r"^session_token_path: '.*' must be in an existing, writable folder"):
-        token_of(run, tmp_path / "nowhere" / "token")
-    with pytest.raises(AnsibleActionFail, match=r"^session_token_ttl: 1 must be a whole number"):
-        token_of(run, tmp_path / "token", ttl=1)
-    assert requests == []
-
-
-def test_what_a_gateway_says_is_safe_to_print(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_a_gateway_says_is_safe_to_print(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, gateway_certificate, {"msg": "\x1b[2J"})
     assert act(run, "present")["msg"] == "\\x1b[2J"
-    answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN, "warnings": ["\x1b[2J"]})
-    args = {"name": "train-llm", "path": str(tmp_path / "t")}
-    assert run(gateway_token.ActionModule, args, {})["warnings"] == ["\\x1b[2J"]
-
-
-def test_a_user_names_the_session_of_a_token_in_a_file(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
-) -> None:
-    requests = answering(monkeypatch, gateway_token, {**SAID, "token": TOKEN})
-    given, request = tmp_path / "request.json", {"session_name": "train-llm", "session_token_ttl": 60}
-    given.write_text(json.dumps(request))
-    args = {"name": "", "session_id": "", "path": str(tmp_path / "token")}
-    run(gateway_token.ActionModule, args, {"session_request_path": str(given)})
-    assert (requests[0]["name"], requests[0]["ttl"], printed != []) == ("train-llm", 60, True)
-    given.write_text(json.dumps({**request, "session_token_path": "x"}))
-    with pytest.raises(AnsibleActionFail, match=r"^session_token_path is an option of operators"):
-        run(gateway_token.ActionModule, args, {"session_request_path": str(given)})

@@ -1,26 +1,20 @@
-"""The action session_agent: options of each phase, and handling of failures."""
+"""The action session_agent: options of the survey, and handling of failures."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
-from ansible_collections.backendai.cluster.plugins.action import session_agent
 from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS, ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._program.main import PHASES
-from ansible_collections.backendai.cluster.plugins.plugin_utils._report import follow as following
 from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
-from tests.unit.builders import SESSION_ID, plan
+from tests.unit.builders import IMAGE
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.plugins.plugin_utils._report import test_follow as follow
 
 AGENT = {"docker_host": "unix:///var/run/docker.sock", "state_path": "/var/lib/backendai"}
-BATCH = plan({"agent1": 2}, command="python train.py")
-OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 
 Asked = list[tuple[str, dict[str, Any], int]]
 
@@ -48,18 +42,11 @@ def ask(run: Run, requests: Asked) -> Any:
     return asking
 
 
-@pytest.mark.parametrize("phase", sorted(SECONDS))
-def test_every_phase_is_sent_with_its_options(ask: Any, requests: Asked, phase: str) -> None:
-    result = ask({"answer": 7}, phase=phase, name="train-llm", lines=7)
+def test_an_agent_is_surveyed_with_the_options_of_the_task(ask: Any, requests: Asked) -> None:
+    result = ask({"agent": {}, "error": None}, phase="survey", images=[IMAGE])
     settings = {name: option["default"] for name, option in CAPACITY_OPTIONS.items()}
-    variables = {**AGENT, **({"settings": settings} if phase == "survey" else {})}
-    assert requests == [(phase, {"name": "train-llm", "lines": 7, **variables}, SECONDS[phase])]
-    assert (result["answer"], result["changed"], phase in PHASES) == (7, False, True)
-
-
-def test_numbers_in_a_template_are_numbers_with_ansible_core_2_18_too(ask: Any, requests: Asked) -> None:
-    ask({"parts": []}, phase="logs", lines="7", history_days="3")
-    assert [requests[0][1][name] for name in ("lines", "history_days")] == [7, 3]
+    assert requests == [("survey", {"images": [IMAGE], **AGENT, "settings": settings}, SECONDS)]
+    assert (result["agent"], result["error"], result["changed"], "survey" in PHASES) == ({}, None, False, True)
 
 
 def test_agent_options_come_from_its_variables(ask: Any, requests: Asked) -> None:
@@ -105,12 +92,6 @@ def test_an_agent_with_an_option_that_was_removed_gets_no_new_sessions_and_all_e
     none_or_damaged: list[Any] = [None, {}, {"obstacles": 7}]
     for other in none_or_damaged:
         assert ask({"agent": other}, left, phase="survey")["agent"] == other
-    for phase in {*SECONDS} - {"survey"}:
-        assert ask({"answer": 7}, left, phase=phase)["answer"] == 7
-
-
-def test_change_on_the_agent_changes_the_task(ask: Any) -> None:
-    assert ask({"changed": True, "failures": {}}, phase="reap")["changed"] is True
 
 
 def test_warnings_of_a_survey_name_the_agent(ask: Any) -> None:
@@ -123,26 +104,15 @@ def test_warnings_of_a_survey_name_the_agent(ask: Any) -> None:
 # ---- what goes wrong
 
 
-NOTHING: dict[str, dict[str, Any]] = {"survey": {"agent": None}, "verify": {"parts": []}, "logs": {"parts": []}}
-
-
-@pytest.mark.parametrize("phase", sorted(NOTHING))
-def test_failed_survey_is_a_result(ask: Any, phase: str) -> None:
-    result = ask(AnsibleActionFail("start docker."), phase=phase)
-    assert {**NOTHING[phase], "error": "start docker.", "changed": False}.items() <= result.items()
+def test_failed_survey_is_a_result(ask: Any) -> None:
+    result = ask(AnsibleActionFail("start docker."), phase="survey")
+    assert {"agent": None, "error": "start docker.", "changed": False}.items() <= result.items()
     assert "failed" not in result
 
 
-@pytest.mark.parametrize("phase", sorted({*SECONDS} - {*NOTHING}))
-def test_failed_phase_fails_the_task(ask: Any, phase: str) -> None:
-    with pytest.raises(AnsibleActionFail, match=r"^start docker\.$"):
-        ask(AnsibleActionFail("start docker."), phase=phase)
-
-
-@pytest.mark.parametrize("phase", sorted(SECONDS))
-def test_unreachable_agent_is_unreachable(ask: Any, phase: str) -> None:
+def test_unreachable_agent_is_unreachable(ask: Any) -> None:
     with pytest.raises(AnsibleConnectionFailure):
-        ask(AnsibleConnectionFailure("no route to host"), phase=phase)
+        ask(AnsibleConnectionFailure("no route to host"), phase="survey")
 
 
 def test_invalid_agent_variable_is_a_result_of_the_survey(ask: Any, requests: Asked) -> None:
@@ -151,69 +121,3 @@ def test_invalid_agent_variable_is_a_result_of_the_survey(ask: Any, requests: As
     assert result["error"].startswith("agent_*: ")
     assert "max_containers" in result["error"]
     assert requests == []
-
-
-def test_reap_failure_of_one_session_is_a_warning(ask: Any) -> None:
-    failures = {SESSION_ID: "the engine refused: no", OTHER_ID: "it is gone"}
-    result = ask({"changed": True, "failures": failures}, phase="reap")
-    assert result["warnings"] == [f"{SESSION_ID}: the engine refused: no", f"{OTHER_ID}: it is gone"]
-    assert (result["changed"], result["failures"]) == (True, failures)
-
-
-def test_failed_removal_fails_the_task(ask: Any) -> None:
-    sessions = {SESSION_ID: {"failed": "the engine refused: no."}, OTHER_ID: {}}
-    with pytest.raises(AnsibleActionFail, match=r"^the engine refused: no\.$"):
-        ask({"changed": True, "sessions": sessions}, phase="remove")
-    assert ask({"changed": True, "sessions": {OTHER_ID: {}}}, phase="remove")["changed"] is True
-
-
-# ---- following
-
-
-def test_following_shows_what_is_new_until_the_command_ends(
-    ask: Any, requests: Asked, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_agent.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
-    monkeypatch.setattr(following, "PAUSE", 0)
-    variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
-    over = {"main1": {"status": "exited"}, "sub1": {"status": "running"}}
-    replies = iter([follow.part("01 one", "02 two", of=BATCH), follow.part("03 three\x1b", of=BATCH, containers=over)])
-
-    class Answers(dict[str, Any]):
-        def __getitem__(self, _key: str) -> Any:
-            return [next(replies)]
-
-    ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
-    assert [line.rpartition(" ")[2] for line in printed] == ["two", r"three\x1b"]
-    assert [options["since"] for _phase, options, _seconds in requests] == [
-        {"main1": 1772333941},
-        {"main1": 1772333942},
-    ]
-    # On an agent of a sub, the end of main1 is known by this file.
-    requests.clear()
-    replies = iter([follow.part("04 four", of=BATCH)])
-    ask(Answers(), variables, phase="follow", session_id=BATCH.id, name="", kernel="")
-    assert (len(requests), printed[-1].rpartition(" ")[2]) == (1, "four")
-
-
-def test_more_agents_than_forks_are_not_followed(ask: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_agent, "forks", lambda: 2)
-    variables = {"ansible_play_hosts_all": ["agent1", "agent2", "agent3"], "__session_logs": {"parts": []}}
-    with pytest.raises(
-        AnsibleActionFail, match=r"^the session has 3 agents, of which 2 are followed: use --forks 3\.$"
-    ):
-        ask({}, variables, phase="follow", session_id=BATCH.id)
-    assert requests == []
-
-
-def test_session_that_is_gone_is_not_followed(ask: Any, requests: Asked) -> None:
-    ask({}, {"__session_logs": {"parts": []}}, phase="follow", session_id=BATCH.id)
-    variables = {"__session_logs": {"parts": [follow.part("01 one", of=BATCH)]}}
-    ask({"parts": []}, variables, phase="follow", session_id=BATCH.id)
-    assert [phase for phase, _options, _seconds in requests] == ["logs"]
-
-
-def test_lost_output_is_a_warning(ask: Any) -> None:
-    lost = {SESSION_ID: {"lost_output": ["main1: no room"]}}
-    for reply in ({"sessions": lost}, {"ends": lost}):
-        assert ask(reply, phase="remove")["warnings"] == [f"{SESSION_ID}: output was lost: main1: no room"]

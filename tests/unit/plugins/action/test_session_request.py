@@ -65,25 +65,7 @@ def test_a_list_does_not_look_at_those_that_wait(run: Run, queue: QueueStore, mo
     queue.save(requested(1, spec(name="session-1", mounts=[{"source": "/mnt/a", "target": "/a"}])))
     monkeypatch.delattr(QueueStore, "entries")
     result = run(ActionModule, {"purpose": "list"}, variables())
-    assert (result["images"], result["paths"], result["keys_of"], result["session_id"]) == ([], [], [], "")
-
-
-@pytest.mark.parametrize("purpose", ["verify", "logs"])
-def test_agents_are_asked_about_a_session_by_the_id_that_the_queue_has(
-    run: Run, queue: QueueStore, purpose: str
-) -> None:
-    mounts = [{"source": "/mnt/a", "target": "/a"}]
-    queue.save(requested(1, spec(name="session-1", mounts=mounts), state="RUNNING", plan=plan()))
-
-    def selected(**options: Any) -> dict[str, Any]:
-        return run(ActionModule, {"purpose": purpose}, {**DEFAULTS, **options})
-
-    result = selected(session_name="session-1")
-    assert (result["session_id"], result["images"], result["paths"]) == (requested(1).id, [], [])
-    assert selected(session_name="ghost")["session_id"] == ""
-    assert selected(session_id=SESSION_ID)["session_id"] == SESSION_ID
-    queue.save(requested(2, spec(name="session-1"), state="RUNNING", plan=plan()))
-    assert selected(session_name="session-1")["session_id"] == ""
+    assert (result["images"], result["paths"], result["keys_of"]) == ([], [], [])
 
 
 def test_keys_are_asked_of_the_sessions_that_a_run_may_go_on_with(run: Run, queue: QueueStore) -> None:
@@ -194,7 +176,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sentences
 
 
-@pytest.mark.parametrize("purpose", ["schedule", "list", "terminate", "verify", "logs"])
+@pytest.mark.parametrize("purpose", ["schedule", "list", "terminate"])
 def test_gateway_without_address_is_a_warning_for_other_playbooks(run: Run, warned: list[str], purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway3"]}
     result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
@@ -210,7 +192,7 @@ def test_invalid_new_session_fails_without_a_warning(run: Run, warned: list[str]
     assert warned == []
 
 
-@pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate", "verify", "logs"])
+@pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate"])
 def test_gateways_with_addresses_have_no_warning(run: Run, warned: list[str], purpose: str) -> None:
     args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
     run(ActionModule, args, {**variables(), "hostvars": HOSTS})
@@ -264,8 +246,6 @@ def test_unwritable_record_is_an_error(run: Run, tmp_path: Path) -> None:
     ("purpose", "changes", "sentence"),
     [
         ("terminate", {"name": None}, "session_name or session_id is required."),
-        ("verify", {"name": None}, "session_name or session_id is required."),
-        ("logs", {"name": None}, "session_name or session_id is required."),
         ("terminate", {"id": "5f0c"}, f"session_id: '5f0c' must be the id of a session, such as {SESSION_ID}."),
         ("terminate", {"nmae": "x"}, "session_nmae is not an option of a session; did you mean session_name?"),
         ("list", {"lst_path": "x"}, "session_lst_path is not an option of a session; did you mean session_list_path?"),
@@ -277,7 +257,7 @@ def test_other_purposes_are_validated(run: Run, purpose: str, changes: dict[str,
 
 @pytest.mark.parametrize(
     ("purpose", "changes"),
-    [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {}), ("verify", {}), ("logs", {})],
+    [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {})],
 )
 def test_other_purposes_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
     arguments = variables(**changes, image=None)
@@ -354,7 +334,7 @@ def test_what_a_user_gives_is_a_request_like_that_of_variables(run: Run, tmp_pat
 
 def test_what_a_user_gives_selects_an_existing_session(run: Run, tmp_path: Path) -> None:
     request = give(tmp_path / "request.json", id=SESSION_ID, kernel="sub1", logs_lines=7)
-    result = run(ActionModule, {"purpose": "logs"}, {**request, "session_history": True})["run"]
+    result = run(ActionModule, {"purpose": "list"}, {**request, "session_history": True})["run"]
     assert [result[name] for name in ("id", "kernel", "logs_lines", "history")] == [SESSION_ID, "sub1", 7, True]
 
 

@@ -88,7 +88,11 @@ class _Following:
         ended = threading.Event()
 
         def following(name: str) -> None:
-            follow(parts[name], partial(self._read, asks[name]), self._said.put, ended)
+            def read(since: Mapping[str, Mapping[str, int]], lines: int) -> dict[str, Part]:
+                part = self._read(asks[name], since[name], lines)
+                return {} if part is None else {name: part}
+
+            follow({name: parts[name]}, read, self._said.put, ended)
 
         self._in_threads({name: partial(following, name) for name in parts})
         if self._lost:

@@ -1,7 +1,8 @@
-"""The routes phase on a gateway."""
+"""The phases of a gateway: routes and token."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway import haproxy, routing
+from ansible_collections.backendai.cluster.plugins.module_utils._gateway.token import make_token_key, public_key
 from ansible_collections.backendai.cluster.plugins.module_utils._program import gateway
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
 from tests.unit.gateway import ONE, OTHER, ROUTE, TWO, Table, haproxy_of, provisioned
 from tests.unit.haproxy import AdminSocket
 from tests.unit.phases import failure_of, result_of
+from tests.unit.plugins.module_utils._gateway.test_token import verify
 
 NOTHING: dict[str, Any] = {"routes": [], "ended": [], "vacated": [], "purge": False}
 
@@ -86,3 +90,52 @@ def test_invalid_route_is_refused_with_one_sentence(folder: Path) -> None:
 def test_unprovisioned_host_fails_with_one_sentence(tmp_path: Path) -> None:
     sentence = failure_of("routes", {**NOTHING, "state_path": str(tmp_path / "nowhere")})
     assert sentence.endswith("run backendai.cluster.provision_gateways on this host.")
+
+
+# ---- tokens
+
+
+@pytest.fixture
+def public(folder: Path) -> str:
+    """Create the key of the gateway, and return its public key."""
+    make_token_key(folder / "token.key")
+    return public_key(folder / "token.key")
+
+
+ASKED: dict[str, Any] = {"name": "train-llm", "session_id": ONE, "ttl": 60}
+
+
+@pytest.mark.usefixtures("running")
+def test_token_is_signed_except_in_check_mode(folder: Path, public: str) -> None:
+    routes(folder, routes=[OTHER, ROUTE])
+    options = {**ASKED, "state_path": str(folder)}
+    result = result_of("token", options)
+    claims = verify(result["token"], public)
+    assert (claims["sub"], claims["exp"], claims["exp"] - claims["iat"]) == (ONE, result["expires_at"], 60)
+    assert abs(claims["iat"] - time.time()) < 60
+    assert result["session"] == {"id": ONE, "name": "train-llm"}
+    assert result["links"]["apps"][0]["url"] == "https://train-llm--web.apps.example.org/"
+    checked = result_of("token", options, check_mode=True)
+    assert (checked["changed"], "token" in checked) == (True, False)
+    assert result_of("token", {**options, "name": ""})["session"]["name"] == "train-llm"
+    check_reply("token", result)
+
+
+@pytest.mark.usefixtures("running", "public")
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "nobody", "session_id": ""}, "there is no session with the name 'nobody' behind this gateway."),
+        ({"session_id": TWO}, f"there is no session with the name 'train-llm' and id '{TWO}' behind"),
+        ({"ttl": 59}, "ttl: 59 must be a whole number from 60 to 2592000."),
+        ({"ttl": 2592001}, "ttl: 2592001 must be a whole number from 60 to 2592000."),
+    ],
+)
+def test_invalid_token_request_fails(folder: Path, changes: dict[str, Any], sentence: str) -> None:
+    routes(folder, routes=[OTHER, ROUTE])
+    assert failure_of("token", {**ASKED, "state_path": str(folder), **changes}).startswith(sentence)
+
+
+def test_host_that_is_no_gateway_signs_nothing(tmp_path: Path) -> None:
+    failure = failure_of("token", {**ASKED, "state_path": str(tmp_path / "nowhere")})
+    assert failure.endswith("run backendai.cluster.provision_gateways on this host.")

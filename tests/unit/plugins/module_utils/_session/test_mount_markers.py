@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.action.session_agent import SECONDS
+from ansible_collections.backendai.cluster.plugins.action.session_verify import MARKER_SECONDS
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import labels
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
@@ -31,7 +31,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ran: list[str] = []
 
     def run_here(_client: Any, container: str, command: list[str], seconds: int) -> str:
-        assert seconds < SECONDS["marker"], "the command ends before the request"
+        assert seconds < MARKER_SECONDS, "the command ends before the request"
         ran.append(container)
         words = [word for word in command if word != mount_markers.BUSYBOX]
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout

@@ -85,13 +85,28 @@ def test_only_where_lines_are_missing_more_are_read(
     counts: list[int] = []
 
     def read(since: Any, count: int) -> dict[str, Any]:
-        assert since == {"main1": 1772333941}
+        assert since == {"agent1": {"main1": 1772333941}}
         counts.append(count)
-        return part(*(lines if count == 3 else ["01 more", *lines]), ended_at=1.0)
+        return {"agent1": part(*(lines if count == 3 else ["01 more", *lines]), ended_at=1.0)}
 
-    follow(part("01 one"), read, shown.append, threading.Event())
+    follow({"agent1": part("01 one")}, read, shown.append, threading.Event())
     assert counts == asked
     assert len(shown) == len([line for line in lines if line != "01 one"]) + len(asked) - 1
+
+
+def test_only_the_agents_with_a_gap_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "LINES", 2)
+    shown: list[str] = []
+    counts: list[tuple[list[str], int]] = []
+
+    def read(since: Any, count: int) -> dict[str, Any]:
+        counts.append(([*since], count))
+        lines = {"agent1": ["02 two"], "agent2": ["03 c", "04 d"] if count == 2 else ["02 b", "03 c", "04 d"]}
+        return {agent: part(*lines[agent], ended_at=1.0) for agent in since}
+
+    follow({"agent1": part("01 one"), "agent2": part("01 a")}, read, shown.append, threading.Event())
+    assert counts == [(["agent1", "agent2"], 2), (["agent2"], 100_000)]
+    assert [line.rpartition(" ")[2] for line in shown] == ["two", "b", "c", "d"]
 
 
 EXITED = {"status": "exited"}

@@ -58,6 +58,8 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             kernel="",
             logs_lines=100,
             logs_follow=False,
+            token_path="",
+            token_ttl=3600,
         ),
         "",
     )
@@ -99,6 +101,8 @@ def test_text_is_coerced_to_the_type_of_the_option(option: str, value: Any, take
         ({"kernel": ["sub1"]}, "session_kernel: ['sub1'] must be a line of text."),
         ({"logs_lines": 0}, "session_logs_lines: 0 must be a whole number from 1 to 100000."),
         ({"logs_lines": "all"}, "session_logs_lines: 'all' must be a whole number."),
+        ({"token_ttl": 59}, "session_token_ttl: 59 must be a whole number from 60 to 2592000."),
+        ({"token_ttl": 2592001}, "session_token_ttl: 2592001 must be a whole number from 60 to 2592000."),
     ],
 )
 def test_each_invalid_option_has_one_message(changes: dict[str, Any], sentence: str) -> None:

@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, backendai.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base class of the actions about one session that start none: its logs, whether it is healthy, access to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..module_utils._model.errors import as_phrase
+from ..module_utils._model.printable import printable, printable_data
+from ..module_utils._model.validation import ValidationError
+from ._queue.entry import QueueEntry
+from ._queue.store import QueueStore, default_path
+from ._report.record import to_json
+from ._report.verification import AgentReports
+from ._request.run_options import RunOptions
+from .agent_calls import Answer, Failure
+from .agent_results import HIDDEN
+from .agents_action import AgentsAction
+from .host_request import coerce
+from .request_file import read_user_options
+from .run_request import read_look
+
+SESSION: Mapping[str, str] = {"name": "session_name", "id": "session_id", "queue_path": "session_queue_path"}
+"""The variables that are the defaults of options which all of these actions have."""
+
+
+class RefusedError(Exception):
+    """The request is not valid. The message has a sentence for each problem."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What agents have returned of a session, and why others have returned nothing, both by name.
+
+    ``unavailable`` has a ``problem``, which is ``unreachable``, ``unusable`` or ``hidden``, and a ``reason``.
+    """
+
+    held: Mapping[str, list[dict[str, Any]]]
+    unavailable: Mapping[str, Mapping[str, str]]
+
+    @property
+    def reports(self) -> AgentReports:
+        """The parts and the reasons, for a report."""
+        return AgentReports(self.held, {name: agent["reason"] for name, agent in self.unavailable.items()})
+
+
+def read_parts(agents: Iterable[str], answers: Mapping[str, Answer]) -> Parts:
+    """Return the parts in the answers of agents; one that was not asked is hidden."""
+    held: dict[str, list[dict[str, Any]]] = {}
+    unavailable: dict[str, dict[str, str]] = {}
+    for name in agents:
+        answer = answers.get(name)
+        if answer is None:
+            unavailable[name] = {"problem": "hidden", "reason": HIDDEN}
+        elif isinstance(answer, Failure):
+            problem = "unreachable" if answer.unreachable else "unusable"
+            unavailable[name] = {"problem": problem, "reason": as_phrase(answer.message)}
+        elif answer["error"]:
+            unavailable[name] = {"problem": "unusable", "reason": as_phrase(answer["error"])}
+        else:
+            held[name] = answer["parts"]
+    return Parts(held, unavailable)
+
+
+class LookAction(AgentsAction):
+    """An action about one session, which starts none. An option that is not given is a variable of the inventory."""
+
+    def look(
+        self, spec: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str], task_vars: Mapping[str, Any]
+    ) -> tuple[RunOptions, str]:
+        """Return the options of a task, and the ``format`` among them; ``variables`` are their names as variables.
+
+        Raises :class:`RefusedError` for those that are not valid, and :class:`AnsibleActionFail` for unknown ones.
+        """
+        given = {name: value for name, value in coerce(spec, self._task.args).items() if value is not None}
+        style = str(given.pop("format", ""))
+        values = self.session_variables(task_vars) | {variables[name]: value for name, value in given.items()}
+        try:
+            # From here on, what users give is only read, never passed to the templar.
+            run = read_look(values | read_user_options(values))
+            self.check(run)
+        except ValidationError as error:
+            text = str(error)
+            for name in sorted(given, key=len, reverse=True):
+                text = text.replace(variables[name], name)
+            raise RefusedError(text) from None
+        return run, style
+
+    def check(self, run: RunOptions) -> None:
+        """Raise :class:`ValidationError` for options that are not valid for this action."""
+
+    def recorded(self, run: RunOptions, task_vars: Mapping[str, Any]) -> list[QueueEntry]:
+        """Return the entries of the queue."""
+        path = run.queue_path or default_path(task_vars.get("ansible_inventory_sources") or [])
+        return self.entries(QueueStore(path))
+
+    def published(
+        self,
+        report: Mapping[str, Any],
+        path: str,
+        lines: Iterable[str],
+        unavailable: Mapping[str, Mapping[str, str]],
+        *,
+        shown: bool,
+    ) -> dict[str, Any]:
+        """Write a report, and show it as lines or else return it; the task fails with its error, if it has one."""
+        self.write_report(path, to_json(report))
+        away = {name: unavailable[name] for name in report["agents"]}
+        result: dict[str, Any] = {"changed": False, "unavailable": away}
+        if shown:
+            self.show(lines)
+        else:
+            result |= {name: value for name, value in report.items() if name not in ("agents", "error")}
+        if report["error"]:
+            result |= {"failed": True, "msg": printable(report["error"])}
+        return dict(printable_data(result))
