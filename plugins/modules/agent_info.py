@@ -222,7 +222,7 @@ agent:
       elements: dict
     damaged_sessions: {type: list, elements: str, description: The ids of sessions that it holds and cannot read.}
     cordon:
-      description: Why it accepts none, as set by M(backendai.cluster.agent_cordon); V(null) otherwise.
+      description: Why it accepts none, as set by M(backendai.cluster.agent_state); V(null) otherwise.
       type: dict
       sample: {reason: new memory, by: carol, since: 1800000000.0, sessions_end_at: null}
     labels: {type: list, elements: str, description: The words by which sessions choose it.}
