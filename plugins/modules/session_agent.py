@@ -17,7 +17,7 @@ extends_documentation_fragment:
 options:
   phase:
     description:
-      - V(survey) returns the agent's facts, as M(backendai.cluster.agent_info) does.
+      - V(survey) returns the agent's facts, by which sessions are planned.
       - V(reap) ends the sessions of O(end), whose processes are asked first, restarts failed containers of the sessions
         of O(restart), and removes expired claims. Failures of single sessions are warnings.
       - V(remove) removes this agent's part of O(sessions).

@@ -9,7 +9,7 @@ short_description: Report on sessions from the results of agents and the queue
 version_added: 0.1.0
 description:
   - Shows a report and writes it as JSON. The results of M(backendai.cluster.session_agent) are read from the variables
-    of the agents - C(__session_agent), C(__session_verify), C(__session_marker_created), C(__session_marker_observed),
+    of the agents - C(__session_verify), C(__session_marker_created), C(__session_marker_observed),
     C(__session_marker_removed) and C(__session_logs).
   - Changes nothing. Sessions that have ended and containers that have failed are reported only.
   - Control characters in logs are shown as C(\x1b) and the like. The file and the result contain the lines unchanged;
@@ -22,14 +22,12 @@ extends_documentation_fragment:
 options:
   kind:
     description:
-      - V(agents) lists the agents - which take new sessions, what is free on them, and the largest sessions that would
-        start now.
       - V(verification) reports whether a session is healthy. It fails if a check fails, if an agent of the session is
         unreachable, and if there is no such session.
       - V(logs) shows the logs of the containers of a session, in rank order. It fails if there is no such session or
         container, and, after it has shown the available logs, if an agent of these containers is unreachable.
     type: str
-    choices: [agents, verification, logs]
+    choices: [verification, logs]
     required: true
   kernel:
     description: The hostname of one container of the session, such as V(sub1), for O(kind=logs); empty for all.
@@ -58,9 +56,7 @@ report:
     - RV(ignore:drift) lists the differences that a repair would change. V(null) stands for a missing object.
     - RV(ignore:pairs) are all pairs of containers, including each with itself. V(null) stands for a check not made.
     - RV(ignore:mounts) reports whether all containers see the same data, and how it was compared.
-    - With O(kind=agents), RV(ignore:agents) has a row for each agent, RV(ignore:groups) one for each resource group,
-      with the largest sessions that would start now.
-  returned: with O(kind=verification) or O(kind=agents)
+  returned: with O(kind=verification)
   type: dict
   sample:
     session: {id: 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a, name: train-llm, status: RUNNING}

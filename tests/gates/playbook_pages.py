@@ -18,7 +18,7 @@ INCLUDED = re.compile(r"(?:import_playbook|import_tasks|include_tasks): ([\w/]+\
 HOST_GROUP = re.compile(r"\b([a-z]+_group) \| default\('(\w+)'\)")
 TEMPLATED = re.compile(r"(?<![\w.'\[])[a-z]+_\w+(?= \|)")
 #: Tasks that ask all agents and gateways themselves, by the variables of their groups.
-ASKING = re.compile(rf"{re.escape(COLLECTION)}\.(?:session|queue|session_info|agent_state):")
+ASKING = re.compile(rf"{re.escape(COLLECTION)}\.(?:session|queue|session_info|agent_state|agent_info):")
 GROUPS = {"agent_group": "agents", "gateway_group": "gateways"}
 VARIABLE = re.compile(r"(?:session|accelerator|agent|gateway|firewall|manager|scheduler)_\w*[a-z0-9]")
 NAME = re.compile(r"\b[a-z]+_\w+")

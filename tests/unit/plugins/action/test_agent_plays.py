@@ -152,3 +152,29 @@ def test_each_host_of_a_play_may_be_taken_out_while_it_is_worked_on(site: Site) 
     assert (code, [*site.cordoned]) == (0, ["agent1", "agent2", "agent3"]), output
     assert "agent3 was out: False" in output
     assert site.asked == ["agent1:cordon", "agent2:cordon", "agent3:cordon"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
+    ids=["as usual", "any_errors_fatal", "strategy: free"],
+)
+def test_agents_are_listed_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
+    (site.folder / "away-agent2").touch()
+    path = site.folder / "agents.json"
+    code, output = site.play("backendai.cluster.list_agents", "-e", f"agent_list_path={path}", **settings)
+    assert code == 0, output
+    report = json.loads(path.read_text())
+    assert [row["status"] for row in report["agents"]] == ["ready", "unreachable", "ready"]
+    assert "no route to host" in next(line for line in output.splitlines() if line.startswith("agent2"))
+    assert site.asked == ["agent1:survey", "agent3:survey"]
+
+
+def test_a_task_returns_the_agents_that_are_not_in_service(site: Site) -> None:
+    read = {"backendai.cluster.agent_info": {}, "register": "cluster"}
+    names = "{{ cluster.agents | rejectattr('status', 'eq', 'ready') | map(attribute='name') | join(', ') }}"
+    (site.folder / "away-agent2").touch()
+    play = {"hosts": "agents", "gather_facts": False, "run_once": True}
+    code, output = site.play([{**play, "tasks": [read, {"ansible.builtin.debug": {"msg": f"away: {names}"}}]}])
+    assert code == 0, output
+    assert "away: agent2" in output
