@@ -68,7 +68,7 @@ class SessionAction(AgentsAction):
 
     @contextlib.contextmanager
     def _running(self, site: Site, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> Iterator[SessionRun]:
-        outcome = Outcome(self._tell)
+        outcome = Outcome(self.tell)
 
         def within_limit(names: Any) -> list[str]:
             return self.within_limit(names, task_vars)
@@ -110,11 +110,6 @@ class SessionAction(AgentsAction):
         """Return the gateways of the inventory."""
         group = str(self._templar.template(task_vars.get("gateway_group") or "gateways"))
         return list((task_vars.get("groups") or {}).get(group) or ())
-
-    def _tell(self, line: str) -> None:
-        """Show a line of progress, beside what the task prints; nobody may read it any more."""
-        with contextlib.suppress(OSError):
-            self._display.display(line, stderr=True)
 
     def find_template(self, name: str) -> str:
         """Return the path of a template: the user's own in Ansible's search path, else the collection's."""
