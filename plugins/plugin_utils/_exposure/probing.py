@@ -68,25 +68,18 @@ class Probing:
 
     def probe(self, probe_hosts: Sequence[str], batches: Sequence[ProbeBatch], rate: int) -> list[ProbeResult]:
         """Return the result of each batch on each probe host; one that cannot be reached is not asked again."""
-        answers: dict[tuple[str, int], Answer] = {}
-        asked = list(self.shown(probe_hosts))
-        for number, batch in enumerate(batches):
+        gone: dict[str, Answer] = {}
+        results: list[ProbeResult] = []
+        for batch in batches:
             # One call for each batch keeps connections short.
             options = {**to_plain(batch), "rate": rate}
             del options["target"]
+            asked = [name for name in self.shown(probe_hosts) if name not in gone]
             step = f"Probe {batch.target}: {', '.join(batch.addresses)}"
-            found = self._ask(self.outsiders, "probe", asked, options, step)
-            answers |= {(name, number): answer for name, answer in found.items()}
-            gone = {
-                name: answer for name, answer in found.items() if isinstance(answer, Failure) and answer.unreachable
-            }
-            asked = [name for name in asked if name not in gone]
-            answers |= {(name, later): gone[name] for name in gone for later in range(number + 1, len(batches))}
-        return [
-            _probe_result(name, batch, answers.get((name, number)))
-            for name in probe_hosts
-            for number, batch in enumerate(batches)
-        ]
+            answers = {**gone, **self._ask(self.outsiders, "probe", asked, options, step)}
+            gone = {name: each for name, each in answers.items() if isinstance(each, Failure) and each.unreachable}
+            results += [_probe_result(name, batch, answers.get(name)) for name in probe_hosts]
+        return sorted(results, key=lambda result: probe_hosts.index(result.probe_host))
 
     def probe_inside(self, plan: InsidePlan, targets: Sequence[ProbedHost]) -> InsideResults:
         """Return what the containers of each agent reach."""
