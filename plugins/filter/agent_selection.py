@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..plugin_utils.option_text import decode_list
+from ..module_utils._model.validation import ValidationError
+from ..plugin_utils.agent_names import select_agents
 
 DOCUMENTATION = r"""
 name: agent_selection
@@ -54,25 +54,12 @@ _value:
 """
 
 
-def select_agents(names: str | Iterable[str], agents: Sequence[str], confirmed: bool) -> list[str]:
+def agent_selection(names: str | Iterable[str], agents: Sequence[str], confirmed: bool) -> list[str]:
     """Return the names as a list. Raises :class:`AnsibleFilterError` with one sentence."""
     try:
-        listed = decode_list(names)
-    except ValueError as error:
-        raise AnsibleFilterError(f"agent_names: {error}.") from None
-    selected = [name for name in dict.fromkeys(str(name).strip() for name in listed) if name]
-    if not selected:
-        raise AnsibleFilterError(f"agent_names is required: one or more of {', '.join(agents)}.")
-    for name in selected:
-        if name not in agents:
-            near = difflib.get_close_matches(name, agents, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(agents)}."
-            raise AnsibleFilterError(f"agent_names: {name!r} is not an agent of the inventory; {hint}")
-    if {*selected} == {*agents} and not confirmed:
-        raise AnsibleFilterError(
-            "agent_names: these are all agents, so no session could start; set agent_all_confirmed=true to confirm."
-        )
-    return selected
+        return select_agents(names, agents, confirmed=confirmed)
+    except ValidationError as error:
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:
@@ -80,4 +67,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filter by name."""
-        return {"agent_selection": select_agents}
+        return {"agent_selection": agent_selection}

@@ -68,13 +68,6 @@ LIMIT_OPTIONS: dict[str, dict[str, Any]] = {
     "log_max_files": {"type": "int", "default": 5},
 }
 
-
-SURVEY_OPTIONS: dict[str, dict[str, Any]] = {
-    "images": {"type": "list", "elements": "str", "default": []},
-    "paths": {"type": "list", "elements": "str", "default": []},
-    "keys_of": {"type": "list", "elements": "str", "default": []},
-}
-
 _ENDPOINT: dict[str, dict[str, Any]] = {
     "address": {"type": "str", "required": True},
     "port": {"type": "int", "required": True},

@@ -16,7 +16,7 @@ extends_documentation_fragment:
   - backendai.cluster.attributes.group
 options:
   phase:
-    description: V(survey) returns the agent's facts, as M(backendai.cluster.agent_info) does.
+    description: V(survey) returns the agent's facts, by which sessions are planned.
     choices: [survey]
     required: true
   images:

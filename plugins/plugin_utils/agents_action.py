@@ -39,7 +39,7 @@ class AgentsAction(ControlAction):
         """
         hosts = InventoryHosts(task_vars, self._loader)
         if given is None:
-            return hosts.matching(str(self._templar.template(task_vars.get("agent_group") or "agents")))
+            return self.matching("agent_group", "agents", task_vars)
         unknown = [name for name in given if name not in hosts]
         if unknown:
             raise AnsibleActionFail(f"agents: the inventory has no host {unknown[0]!r}.")
@@ -53,9 +53,17 @@ class AgentsAction(ControlAction):
 
     @contextlib.contextmanager
     def calls_of(
-        self, kinds: Sequence[HostKind], task_vars: Mapping[str, Any], tell: Tell = lambda _step, _host, _answer: None
+        self,
+        kinds: Sequence[HostKind],
+        task_vars: Mapping[str, Any],
+        tell: Tell = lambda _step, _host, _answer: None,
+        *,
+        look: bool = False,
     ) -> Iterator[list[AgentCalls]]:
-        """Return what asks hosts of each kind; an interruption of the run ends the block."""
+        """Return what asks hosts of each kind; an interruption of the run ends the block.
+
+        With ``look``, hosts only look at something, as in check mode: not even the program stays on them.
+        """
         hosts, passwords = InventoryHosts(task_vars, self._loader), typed_passwords(self._play_context, task_vars)
         with interruptible() as interruption, LinkPool(forks(), interruption.check) as pool:
             yield [
@@ -64,12 +72,25 @@ class AgentsAction(ControlAction):
                     pool,
                     passwords,
                     kind=kind,
-                    mode=Mode(self._task.check_mode, self._task.diff),
+                    mode=Mode(look or self._task.check_mode, self._task.diff),
                     note=self._display.vvv,
                     tell=tell,
                 )
                 for kind in kinds
             ]
+
+    def matching(self, variable: str, pattern: str, task_vars: Mapping[str, Any]) -> list[str]:
+        """Return the hosts of the inventory that the pattern in a variable matches, or else another one."""
+        return self.matched(self._templar.template(task_vars.get(variable) or pattern), task_vars)
+
+    def matched(self, pattern: str | Sequence[str], task_vars: Mapping[str, Any]) -> list[str]:
+        """Return the hosts of the inventory that a pattern matches, whatever ``--limit`` says."""
+        return InventoryHosts(task_vars, self._loader).matching(pattern)
+
+    def tell(self, line: str) -> None:
+        """Show a line of progress, beside what the task prints; nobody may read it any more."""
+        with contextlib.suppress(OSError):
+            self._display.display(line, stderr=True)
 
     def within_limit(self, agents: Collection[str], task_vars: Mapping[str, Any]) -> list[str]:
         """Return those of the agents that ``--limit`` does not hide."""

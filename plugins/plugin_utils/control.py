@@ -21,18 +21,6 @@ from ._queue.owner import judge_owner
 from ._queue.store import QueueStore, default_path
 from .cluster_view import warnings_about
 
-AGENT_RESULT = "__session_agent"
-"""The variable of each agent that contains the result of ``agent_info``."""
-
-
-def registered(name: str, hostvars: Any) -> Mapping[str, Any]:
-    """Return the variables of a host with the results of tasks, as they are.
-
-    Ansible would look for templates in each of their texts, which takes far longer than to parse them.
-    """
-    variables: Mapping[str, Any] = hostvars.raw_get(name) if hasattr(hostvars, "raw_get") else hostvars[name]
-    return variables
-
 
 class ControlAction(ActionBase):
     """An action that runs on the control node only, without a connection or a module."""
@@ -53,11 +41,6 @@ class ControlAction(ActionBase):
     def entries(self, queue: QueueStore) -> list[QueueEntry]:
         """Return all entries; those of runs that have died are PENDING again, or have no owner."""
         return [judge_owner(entry) for entry in queue.entries()]
-
-    def answers(self, agents: Iterable[str], task_vars: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return what agents have returned in this run, as it is; one that was not asked has no answer."""
-        results = {name: registered(name, task_vars["hostvars"]).get(AGENT_RESULT) for name in agents}
-        return {name: result for name, result in results.items() if result is not None}
 
     def warnings(self, cluster: ClusterState) -> list[str]:
         """Return a warning for each unavailable agent, and the warnings in the facts of the others."""

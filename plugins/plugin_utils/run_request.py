@@ -76,7 +76,7 @@ def read_request(
 
     Raises :class:`ValidationError` with all problems at once.
     """
-    spec, run, pools = _parse(variables, purpose)
+    spec, run, pools = parse_request(variables, purpose)
     queue = queue_at(run.queue_path)
     repaired = find_repairable(run, queue.entries()) if purpose == REPAIR else None
     addresses = _gateway_addresses(purpose, gateways, hosts, warn)
@@ -137,7 +137,7 @@ def selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:
     return ""
 
 
-def _parse(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, NetworkPools]:
+def parse_request(variables: Mapping[str, Any], purpose: str) -> tuple[SessionSpec | None, RunOptions, NetworkPools]:
     """Parse the variables. Raises :class:`ValidationError` with all problems at once.
 
     The options of a session are only parsed to create one.

@@ -26,15 +26,21 @@ def survey(
     paths: Sequence[str] = (),
     keys_of: Sequence[str] = (),
     step: str = "",
+    *,
+    others: bool = False,
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the facts of agents as :func:`cluster_view.read_answers` takes them."""
+    """Return the facts of agents as :func:`cluster_view.read_answers` takes them.
+
+    With ``others``, an answer may have ``warnings`` about what runs beside sessions.
+    """
 
     own: dict[str, Sequence[str]] = {}
 
     def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
         own[name] = list(variables)
         settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
-        return {"images": list(images), "paths": list(paths), "keys_of": list(keys_of), "settings": settings}
+        asked = {"images": list(images), "paths": list(paths), "keys_of": list(keys_of), "others": others}
+        return {**asked, "settings": settings}
 
     answers = calls.ask("survey", agents, options, SURVEY_SECONDS, step)
     return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}

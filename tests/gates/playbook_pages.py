@@ -17,11 +17,15 @@ COLLECTION = "backendai.cluster"
 INCLUDED = re.compile(r"(?:import_playbook|import_tasks|include_tasks): ([\w/]+\.yml)")
 HOST_GROUP = re.compile(r"\b([a-z]+_group) \| default\('(\w+)'\)")
 TEMPLATED = re.compile(r"(?<![\w.'\[])[a-z]+_\w+(?= \|)")
-#: Tasks that ask all agents and gateways themselves, by the variables of their groups.
-ASKING = re.compile(
-    rf"{re.escape(COLLECTION)}\.(?:session|queue|session_info|session_logs|session_verify|session_token):"
-)
-GROUPS = {"agent_group": "agents", "gateway_group": "gateways"}
+#: The variables of the groups that tasks ask by themselves, by the modules of these tasks.
+ASKING = {
+    "session|queue|session_logs|session_verify|session_token|isolation_verify": {
+        "agent_group": "agents",
+        "gateway_group": "gateways",
+    },
+    "session_info|agent_info|agent_state|policy_folders": {"agent_group": "agents"},
+    "isolation_verify|policy_folders": {"manager_group": "managers"},
+}
 VARIABLE = re.compile(r"(?:session|accelerator|agent|gateway|firewall|manager|scheduler)_\w*[a-z0-9]")
 NAME = re.compile(r"\b[a-z]+_\w+")
 
@@ -86,8 +90,17 @@ def read_playbook(path: Path, options: Mapping[str, RoleOption]) -> Playbook:
         steps=tuple(play["name"] for play in plays),
         roles=tuple(role["role"].removeprefix(f"{COLLECTION}.") for play in plays for role in play.get("roles", ())),
         options=tuple(name for name in dict.fromkeys(names) if name in options),
-        host_groups=dict(HOST_GROUP.findall(text)) | (GROUPS if ASKING.search(text) else {}),
+        host_groups=dict(HOST_GROUP.findall(text)) | _asked_groups(text),
     )
+
+
+def _asked_groups(text: str) -> dict[str, str]:
+    """Return the groups that tasks ask by themselves, by their variables."""
+    groups: dict[str, str] = {}
+    for modules, named in ASKING.items():
+        if re.search(rf"{re.escape(COLLECTION)}\.(?:{modules}):", text):
+            groups |= named
+    return groups
 
 
 def page(playbook: Playbook, options: Mapping[str, RoleOption]) -> str:

@@ -17,7 +17,7 @@ TASKS = 5
 
 # Modules that tests run directly.
 MODULE_ROUTES = "backendai.cluster.gateway_routes"
-MODULE_INFO = "backendai.cluster.agent_info"
+MODULE_AGENT = "backendai.cluster.session_agent"
 MODULE_SEGMENTATION = "backendai.cluster.agent_segmentation"
 
 # Units of systemd. Each reconcile unit is a timer and a service.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.ansible_settings import ROOT
-from tests.integration.internals import MODULE_INFO, PROGRAMS
+from tests.integration.internals import MODULE_AGENT, PROGRAMS
 from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, ansible, run_on, run_on_all, unwrapped
 from tests.integration.sessions import Sessions
 
@@ -26,12 +26,15 @@ PASSWORD = "correct-horse-battery"
 SECRET = "staple-of-the-horse"
 #: The folder of the last program used, which is the one of this checkout after a task has run.
 LAST_USED = f"$(ls -td {PROGRAMS}/*-*/ | head -1)"
+SURVEY = json.dumps({"phase": "survey", "images": [], "paths": [], "keys_of": []})
+#: In the output of a survey that has read the agent: one that has not says why.
+READ = '"error": null'
 FIND_LEFTOVERS = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
 
 
 def run_survey(host: str = AGENT, *options: object, **settings: str) -> subprocess.CompletedProcess[str]:
     """Read an agent's facts with a single request to its program."""
-    return ansible("ansible", "-i", INVENTORY, host, "-m", MODULE_INFO, *options, **settings)
+    return ansible("ansible", "-i", INVENTORY, host, "-m", MODULE_AGENT, "-a", SURVEY, *options, **settings)
 
 
 def assert_survey_succeeds(*options: object, **settings: str) -> None:
@@ -39,6 +42,7 @@ def assert_survey_succeeds(*options: object, **settings: str) -> None:
     process = run_survey(AGENT, *options, **settings)
     assert process.returncode == 0, process.stdout + process.stderr
     assert f"{AGENT} | SUCCESS" in process.stdout
+    assert READ in process.stdout
 
 
 def test_a_corrupt_program_is_replaced() -> None:
@@ -66,7 +70,7 @@ def test_read_only_folder_is_an_error_unless_the_program_is_present() -> None:
         refused = run_survey()
     finally:
         run_on(AGENT, f"umount {PROGRAMS}; rmdir /var/tmp/aside")
-    assert refused.returncode != 0
+    assert READ not in refused.stdout
     sentence = f"the program of this collection cannot be installed in {PROGRAMS}: [Errno 30] Read-only file system"
     assert sentence in unwrapped(refused.stdout + refused.stderr)
     assert "Traceback" not in refused.stdout

@@ -62,11 +62,25 @@ def test_a_playbook_that_looks_at_one_session_is_one_task_whose_options_are_vari
     assert task[f"backendai.cluster.{module}"] == {"format": form}
 
 
+@pytest.mark.parametrize(
+    ("name", "module", "options"),
+    [
+        ("list_agents", "agent_info", {"format", "path"}),
+        ("cordon_agents", "agent_state", {"state"}),
+        ("verify_isolation", "isolation_verify", {"format"}),
+    ],
+)
+def test_a_playbook_about_agents_is_one_task(name: str, module: str, options: set[str]) -> None:
+    (play,) = yaml.safe_load((REPOSITORY / f"playbooks/{name}.yml").read_text())
+    (task,) = play["tasks"]
+    assert {*task[f"backendai.cluster.{module}"]} == options
+
+
 def test_references_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
     assert {"queue_path", "history"} <= {*OF_THE_RUN.findall(text)}
     assert {"session_history", "session_page_path"} <= {*VARIABLE.findall(text)}
-    assert {"tasks/select_agents.yml", "parts/check_folders.yml"} <= {*FILE.findall(text)}
+    assert {"tasks/select_agents.yml", "schedule_sessions.yml"} <= {*FILE.findall(text)}
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ PHASES = {
     "targets": "exposure",
     "probe": "exposure",
     "inside": "exposure",
+    "policy": "policy",
+    "policy_folders": "policy",
 }
 """The module of each phase, with a function of the phase's name; only the requested module is imported."""
 

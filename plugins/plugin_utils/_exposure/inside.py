@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...module_utils._exposure.model import AGENT, CLOSED, OPEN, InsideReply, InsideTarget, ProbedHost
 from ...module_utils._model.addressing import is_ipv6
 from ...module_utils._model.errors import as_phrase
-from ...module_utils._model.plain_data import DataError, from_plain, to_plain
+from ...module_utils._model.plain_data import DataError
 from ...module_utils._model.session import SSH_PORT
 from ...module_utils._model.validation import ValidationError
-from ..agent_results import describe_missing_result
+from ..agent_calls import Answer
 from ..inventory_addresses import addresses_of
+from .answers import Answers, read_answer
 
 MAX_TARGETS = 1024
 """How many addresses are probed, at most."""
 
-# The variable of each agent that holds the result of ``isolation_host`` with ``phase: inside``.
-_RESULT = "__isolation_inside"
-
 HostVars = Mapping[str, Mapping[str, Any]]
+
+
+class InsidePlan(NamedTuple):
+    """The ``targets`` that no container may reach, and the reasons why others are ``unprobed``."""
+
+    targets: tuple[InsideTarget, ...] = ()
+    unprobed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +55,11 @@ class InsideResults:
         return gaps
 
 
-def plan_inside_probes(targets: Iterable[ProbedHost], managers: Iterable[str], hostvars: HostVars) -> dict[str, Any]:
-    """Return the ``targets`` that no container may reach, and why others are ``unprobed``, as plain data.
+def plan_inside_probes(targets: Iterable[ProbedHost], managers: Iterable[str], hostvars: HostVars) -> InsidePlan:
+    """Return what no container may reach.
 
-    They are the SSH ports of agents and gateways, at all addresses of their own, and of managers. Containers have no
-    IPv6.
+    The targets are the SSH ports of agents and gateways, at all addresses of their own, and of managers. Containers
+    have no IPv6.
     """
     own = {
         target.name: [address for address, owner in target.addresses.items() if owner == target.kind]
@@ -77,34 +82,25 @@ def plan_inside_probes(targets: Iterable[ProbedHost], managers: Iterable[str], h
     ]
     beyond = len(planned) - MAX_TARGETS
     unprobed += [f"{beyond} addresses beyond the first {MAX_TARGETS}"] if beyond > 0 else []
-    return {"targets": to_plain(planned[:MAX_TARGETS]), "unprobed": unprobed}
+    return InsidePlan(tuple(planned[:MAX_TARGETS]), tuple(unprobed))
 
 
-def collect_inside_results(
-    planned: Mapping[str, Any], targets: Iterable[ProbedHost], hostvars: HostVars
-) -> InsideResults:
-    """Return what the containers of each agent reach, from the results of the planned probes."""
-    probed = tuple(from_plain(InsideTarget, target, "inside") for target in planned["targets"])
+def collect_inside_results(plan: InsidePlan, targets: Iterable[ProbedHost], answers: Answers) -> InsideResults:
+    """Return what the containers of each agent reach, from what the agents answer."""
     replies, failed = {}, {}
     for agent in (target.name for target in targets if target.kind == AGENT):
-        result = hostvars[agent].get(_RESULT) or {}
-        if "probes" not in result:
-            failed[agent] = describe_missing_result(result)
-            continue
         try:
-            replies[agent] = _parse_reply(result, probed)
+            replies[agent] = _read_reply(answers.get(agent), plan.targets)
         except DataError as error:
             failed[agent] = as_phrase(error)
-    return InsideResults(probed, replies, failed, tuple(planned["unprobed"]))
+    return InsideResults(plan.targets, replies, failed, plan.unprobed)
 
 
-def _parse_reply(result: Mapping[str, Any], targets: Iterable[InsideTarget]) -> InsideReply:
-    """Return the reply in a task's result. Raises :class:`DataError`, also for answers of anything but targets."""
-    damaged = "its reply is damaged"
-    fields = {field.name for field in dataclasses.fields(InsideReply)}
-    reply = from_plain(InsideReply, {name: result[name] for name in fields & result.keys()}, damaged)
+def _read_reply(answer: Answer | None, targets: Iterable[InsideTarget]) -> InsideReply:
+    """Return the reply of an agent. Raises :class:`DataError`, also for answers of anything but targets."""
+    reply = read_answer(InsideReply, answer)
     known = {(target.address, target.port, state) for target in targets for state in (OPEN, CLOSED)}
-    for answer in (answer for probe in reply.probes for answer in probe.answers):
-        if (answer.address, answer.port, answer.state) not in known:
-            raise DataError(f"{damaged}: it is about another address, port or state than asked for")
+    for found in (found for probe in reply.probes for found in probe.answers):
+        if (found.address, found.port, found.state) not in known:
+            raise DataError("its reply is damaged: it is about another address, port or state than asked for")
     return reply

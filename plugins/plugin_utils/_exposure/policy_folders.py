@@ -2,29 +2,36 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans the check of the folders of managers' policies, and collects what agents and managers say about them."""
+"""Checks the folders of managers' policies: asks managers and agents, and collects what they say."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.plain_data import DataError, from_plain
-from ..agent_results import describe_missing_result
+from ...module_utils._model.plain_data import DataError, to_plain
+from ...module_utils._module import CAPACITY_OPTIONS
+from ..agent_calls import Asks
+from ..host_link import Template
+from ..host_request import coerce_variables
+from .answers import Answers, Shown, read_answer
 
-# The variables with the results of tasks: on managers the policy's folders, on agents the users with sessions, and on
-# both what was found.
-POLICY, USERS, FOUND = "__policy_folders_of", "__policy_users", "__policy_folders"
+POLICY_SECONDS, FOLDERS_SECONDS = 60, 300
+"""The time limits of a manager that reads its policy, and of a host that looks at folders."""
 
-HostVars = Mapping[str, Mapping[str, Any]]
+_MOUNT_ROOTS = {"mount_roots": CAPACITY_OPTIONS["mount_roots"]}
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class _Folder:
     source: str
     read_only: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _Policy:
+    folders: tuple[_Folder, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,38 +67,67 @@ class FolderResults:
     nothing: str = "there are no managers"
 
 
-def plan_folder_checks(managers: Iterable[str], agents: Iterable[str], hostvars: HostVars) -> FolderPlan:
+@dataclasses.dataclass(frozen=True)
+class FolderHosts:
+    """The hosts whose folders are checked, with what asks them: ``present`` are the managers that have a policy."""
+
+    agents: Sequence[str]
+    managers: Sequence[str]
+    present: Sequence[str]
+    ask_agents: Asks
+    ask_managers: Asks
+    shown: Shown
+
+
+def check_folders(hosts: FolderHosts) -> FolderResults:
+    """Return what is wrong with the folders of all policies, as agents and managers see them."""
+    policies = hosts.ask_managers.ask("policy", hosts.shown(hosts.present), lambda *_host: {}, POLICY_SECONDS)
+    plan = plan_folder_checks(hosts.present, policies, hosts.agents, _look(hosts, FolderPlan(), hosts.agents))
+    if not plan.folders:
+        return collect_folder_results(plan, hosts.managers, hosts.agents, {})
+    found = _look(hosts, plan, [*hosts.agents, *hosts.managers])
+    return collect_folder_results(plan, hosts.managers, hosts.agents, found)
+
+
+def _look(hosts: FolderHosts, plan: FolderPlan, names: Sequence[str]) -> Answers:
+    """Return what hosts say of the folders that are planned; agents also say who has sessions."""
+    asked = {"folders": to_plain(plan.folders), "users": list(plan.users)}
+
+    def of_agent(_name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
+        return {**asked, **coerce_variables(_MOUNT_ROOTS, "agent_", variables, template), "kind": "agent"}
+
+    def of_manager(*_host: object) -> dict[str, Any]:
+        return {**asked, "kind": "manager"}
+
+    shown = hosts.shown(list(dict.fromkeys(names)))
+    agents = [name for name in shown if name in hosts.agents]
+    managers = [name for name in shown if name not in hosts.agents]
+    return {
+        **hosts.ask_agents.ask("policy_folders", agents, of_agent, FOLDERS_SECONDS),
+        **hosts.ask_managers.ask("policy_folders", managers, of_manager, FOLDERS_SECONDS),
+    }
+
+
+def plan_folder_checks(managers: Sequence[str], policies: Answers, agents: Sequence[str], looks: Answers) -> FolderPlan:
     """Return what agents and managers are asked, from what they have said first."""
     folders: set[_Folder] = set()
     users: set[str] = set()
     unread: list[str] = []
     for manager in managers:
-        result = hostvars[manager].get(POLICY) or {}
-        if result.get("skipped"):
-            continue
         try:
-            if result.get("rc") != 0:
-                raise DataError(str(result.get("stderr") or "").strip() or describe_missing_result(result))
-            folders.update(from_plain(_Folder, entry, "its folder") for entry in json.loads(result["stdout"]))
-        except (DataError, ValueError, TypeError) as error:
-            unread.append(f"the policy of {manager} is not known: {' '.join(str(error).split())}")
+            folders.update(read_answer(_Policy, policies.get(manager)).folders)
+        except DataError as error:
+            unread.append(f"the policy of {manager} is not known: {error}")
     for agent in agents:
-        result = hostvars[agent].get(USERS) or {}
         try:
-            users.update(_parse(_Users, result).users)
-        except DataError:
-            unread.append(f"who has sessions on {agent} is not known: {describe_missing_result(result)}")
+            users.update(read_answer(_Users, looks.get(agent)).users)
+        except DataError as error:
+            unread.append(f"who has sessions on {agent} is not known: {error}")
     return FolderPlan(tuple(sorted(folders)), tuple(sorted(users)), tuple(unread))
 
 
-def read_plan(result: Mapping[str, Any]) -> FolderPlan:
-    """Return the plan in the result of its task. Raises :class:`DataError`."""
-    plan: FolderPlan = _parse(FolderPlan, result)
-    return plan
-
-
 def collect_folder_results(
-    plan: FolderPlan, managers: Sequence[str], agents: Sequence[str], hostvars: HostVars
+    plan: FolderPlan, managers: Sequence[str], agents: Sequence[str], answers: Answers
 ) -> FolderResults:
     """Return what the check has found on agents and managers."""
     if not managers or not plan.folders:
@@ -101,18 +137,11 @@ def collect_folder_results(
     unprotected: list[str] = []
     unread = [*plan.unread]
     for host in dict.fromkeys([*agents, *managers]):
-        result = hostvars[host].get(FOUND) or {}
         try:
-            found = _parse(_Found, result)
-        except DataError:
-            unread.append(f"the folders on {host} were not checked: {describe_missing_result(result)}")
+            found = read_answer(_Found, answers.get(host))
+        except DataError as error:
+            unread.append(f"the folders on {host} were not checked: {error}")
             continue
         problems += [f"{host}: {problem}" for problem in found.problems]
         unprotected += [f"{host}: {problem}" for problem in found.unprotected]
     return FolderResults(tuple(problems), tuple(unprotected), tuple(unread), nothing="")
-
-
-def _parse(kind: type[Any], result: Mapping[str, Any]) -> Any:
-    """Return the fields of a task's result. Raises :class:`DataError`."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    return from_plain(kind, {name: result[name] for name in names & result.keys()}, "its reply is damaged")

@@ -42,7 +42,7 @@ WHOLE = variables(
 def test_any_variables_are_a_request_or_refused(given_variables: Any, purpose: str) -> None:
     listed = given_variables if isinstance(given_variables, dict) else {}
     try:
-        spec, _run, _pools = run_request._parse(listed, purpose)
+        spec, _run, _pools = run_request.parse_request(listed, purpose)
         if spec is not None:
             check_public_keys(spec.authorized_keys)
             check_designated_agents(spec, ["agent1"])
@@ -61,6 +61,6 @@ def test_any_variables_are_a_request_or_refused(given_variables: Any, purpose: s
 @given(value=JUNK)
 def test_any_value_of_one_option_is_parsed_or_refused(name: str, value: Any) -> None:
     try:
-        run_request._parse({**WHOLE, name: value}, "create")
+        run_request.parse_request({**WHOLE, name: value}, "create")
     except ValidationError as error:
         assert_sentence(error)

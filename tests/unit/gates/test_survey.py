@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import SessionSpec
-from ansible_collections.backendai.cluster.plugins.plugin_utils.run_request import _parse
+from ansible_collections.backendai.cluster.plugins.plugin_utils.run_request import parse_request
 from tests.gates import survey
 from tests.unit.builders import DEFAULTS, REPOSITORY
 
@@ -85,8 +85,8 @@ def test_playbook_takes_what_its_form_sends(template: dict[str, Any], cleared: b
     answers = {question["variable"]: "" if cleared else str(question.get("default", "")) for question in listed}
     answers |= {name: value for name, value in REQUIRED.items() if name in answers}
     purpose = PURPOSES[template["playbook"]]
-    sent, _run, _pools = _parse({**DEFAULTS, **answers}, purpose)
-    expected, _run, _pools = _parse(
+    sent, _run, _pools = parse_request({**DEFAULTS, **answers}, purpose)
+    expected, _run, _pools = parse_request(
         {**DEFAULTS, **{name: answers[name] for name in REQUIRED if name in answers}}, purpose
     )
     assert sent == expected
@@ -106,7 +106,7 @@ def test_answers_in_text_become_values() -> None:
         "session_wait": "true",
         "session_priority": "20",
     }
-    spec, run, _pools = _parse({**DEFAULTS, **answers}, "create")
+    spec, run, _pools = parse_request({**DEFAULTS, **answers}, "create")
     assert isinstance(spec, SessionSpec)
     assert (spec.cluster_size, spec.resources, spec.env) == (4, {"cpu": 2, "mem": 8 << 30}, {"EPOCHS": "10"})
     assert [(mount.source, mount.target) for mount in spec.mounts] == [("/mnt/data", "/home/work/data")]

@@ -179,8 +179,14 @@ class _Asking(Rendering, AgentsAction):
 
     @contextlib.contextmanager
     def calls_of(
-        self, kinds: Sequence[Any], _task_vars: Mapping[str, Any], tell: Tell = lambda _step, _host, _answer: None
+        self,
+        kinds: Sequence[Any],
+        _task_vars: Mapping[str, Any],
+        tell: Tell = lambda _step, _host, _answer: None,
+        *,
+        look: bool = False,
     ) -> Iterator[list[Any]]:
+        assert not look
         asking = [AskedHosts(self.hostvars, self.site.reply, tell) for _kind in kinds]
         try:
             yield asking

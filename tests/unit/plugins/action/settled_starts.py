@@ -87,7 +87,7 @@ class Settling(SessionAction):
         options = run_options(record_path=args.get("path", ""))
         request = dataclasses.replace(request_of({"agents": [], **args}), run=options)
         site = Site(request, self.queue({}), variables["hostvars"], check_mode=self._task.check_mode)
-        outcome = Outcome(self._tell)
+        outcome = Outcome(self.tell)
         hosts: Any = SimpleNamespace(sent=set(args.get("sent") or ()))
         starting: Any = SimpleNamespace(starts=args["starts"])
         run = SessionRun(site, hosts, TaskEdge(self, site, variables), outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -58,6 +58,12 @@ def request_of(args: Mapping[str, Any]) -> RunRequest:
     )
 
 
+def answers_in(agents: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what agents have answered, from their variables; one that was not asked has no answer."""
+    results = {name: variables["hostvars"].get(name, {}).get("__session_agent") for name in agents}
+    return {name: result for name, result in results.items() if result is not None}
+
+
 class Stage(ControlAction):
     """An action that runs one stage."""
 
@@ -74,7 +80,7 @@ class Plan(Stage):
 
     def run(self, _tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         args, variables = self._task.args, task_vars or {}
-        site, answers = self.site(variables), self.answers(args["agents"], variables)
+        site, answers = self.site(variables), answers_in(args["agents"], variables)
         if args.get("queue"):
             passed = plan_waiting(site, answers)
             names = [start["plan"]["name"] for start in passed.starts]
@@ -117,7 +123,7 @@ class Reconcile(Stage):
         args, variables = self._task.args, task_vars or {}
         found = reconcile_queue(
             self.site(variables),
-            self.answers(args["agents"], variables),
+            answers_in(args["agents"], variables),
             args.get("ends") or {},
             abandoned=bool(args.get("abandoned")),
             all_routes=bool(args.get("all_routes")),

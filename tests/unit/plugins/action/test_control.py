@@ -24,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.cluster_view imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils.control import ControlAction
 from tests.unit.builders import SESSION_ID, agent_data, agent_facts, image_data, plan, requested
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.stages import answers_in
 
 DEAD = dataclasses.replace(current_owner(), started="0")
 ELSEWHERE = dataclasses.replace(current_owner(), host="manager2 boot")
@@ -39,7 +40,7 @@ class Probe(ControlAction):
         if "write" in args:
             self.write_report(args["write"], "content")
         entries = self.entries(queue)
-        readings = read_answers(self.answers(args.get("agents", []), variables))
+        readings = read_answers(answers_in(args.get("agents", []), variables))
         return {
             **result,
             "queue": str(queue.path),
@@ -150,24 +151,6 @@ def test_agent_with_corrupt_facts_is_omitted(run: Run, results: Any, error: str)
     result = run(Probe, {"agents": ["agent1", "agent2"]}, hostvars)
     assert result["readings"].facts == {"agent2": agent_facts("agent2")}
     assert result["warnings"] == [f"agent1 is left out: the facts of agent1 are damaged: {error}."]
-
-
-class Templated(dict[str, Any]):
-    """The variables of hosts, as Ansible gives them: all texts in them are searched for templates."""
-
-    def __getitem__(self, name: str) -> Any:
-        raise AssertionError(f"the variables of {name} are templated")
-
-    def raw_get(self, name: str) -> Any:
-        return super().__getitem__(name)
-
-
-def test_what_agents_said_is_not_searched_for_templates(run: Run) -> None:
-    said = agent_data("agent1") | {"engine": "{{ lookup('pipe', 'id') }}"}
-    hostvars = Templated(agent1={"__session_agent": {"agent": said}}, agent2={})
-    readings = run(Probe, {"agents": ["agent1", "agent2"]}, {"hostvars": hostvars})["readings"]
-    assert [facts.engine for facts in readings.agents] == ["{{ lookup('pipe', 'id') }}"]
-    assert readings.unavailable == {}
 
 
 @pytest.mark.parametrize(

@@ -7,24 +7,22 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.backendai.cluster.plugins.action import agent_info, agent_program, gateway_routes
+from ansible_collections.backendai.cluster.plugins.action import agent_program, gateway_routes
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
-from tests.unit.builders import IMAGE
 from tests.unit.gateway import ONE, ROUTE
 from tests.unit.plugins.action.conftest import Run
 
 Asked = list[tuple[str, dict[str, Any], int]]
-FACTS = {"agent": {"warnings": ["nvidia-smi fails"]}, "error": None}
 
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Return the requests to hosts; each returns facts."""
+    """Return the requests to hosts; each returns nothing."""
     calls: Asked = []
 
     def call(_action: HostAction, phase: str, options: Any, _variables: Any, seconds: int) -> dict[str, Any]:
         calls.append((phase, options, seconds))
-        return dict(FACTS)
+        return {}
 
     monkeypatch.setattr(HostAction, "call", call)
     return calls
@@ -39,37 +37,6 @@ def refusal(run: Run, action: Any, **args: Any) -> str:
 
 
 # ---- agents
-
-
-def test_agent_info_sends_settings_and_defaults(run: Run, requests: Asked) -> None:
-    slots = [{"name": "lab.device", "devices": ["/dev/fuse"]}]
-    result = run(agent_info.ActionModule, {"cpu_overcommit": "8", "images": [IMAGE], "slots": slots}, {})
-    ((phase, options, seconds),) = requests
-    settings = options.pop("settings")
-    assert (phase, seconds) == ("survey", agent_info.SECONDS)
-    assert options == {
-        "docker_host": "unix:///var/run/docker.sock",
-        "state_path": "/var/lib/backendai",
-        "images": [IMAGE],
-        "paths": [],
-        "keys_of": [],
-    }
-    assert (settings["cpu_overcommit"], settings["slots"], settings["schedulable"]) == (8, slots, True)
-    assert {**FACTS, "changed": False}.items() <= result.items()
-
-
-@pytest.mark.parametrize(
-    ("args", "part"),
-    [
-        ({"cpu_overcommit": "many"}, "cpu_overcommit"),
-        ({"imagse": []}, "imagse. Supported parameters include: "),
-        ({"slots": [{"name": "x"}]}, "missing required arguments: devices found in slots"),
-        ({"underlay_encryption": "ipsec"}, "value of underlay_encryption must be one of: "),
-    ],
-)
-def test_agent_info_rejects_invalid_options(run: Run, requests: Asked, args: dict[str, Any], part: str) -> None:
-    assert part in refusal(run, agent_info.ActionModule, **args)
-    assert requests == []
 
 
 @pytest.mark.parametrize("changes", [True, False])

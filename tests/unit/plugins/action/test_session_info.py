@@ -20,7 +20,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, unplanned_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.control import AGENT_RESULT
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, held_session, holders, plan, requested, result
 from tests.unit.plugins.action.conftest import Run
 
@@ -41,7 +40,7 @@ class ActionModule(session_info.ActionModule):
     """The action, whose agents have answered already: the variables of each have its result."""
 
     def survey(self, agents: Sequence[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        answers = {name: variables["hostvars"].get(name, {}).get(AGENT_RESULT) for name in agents}
+        answers = {name: variables["hostvars"].get(name, {}).get("__session_agent") for name in agents}
         return {name: answer for name, answer in answers.items() if answer}
 
     def agents(self, given: Sequence[str] | None, task_vars: Mapping[str, Any]) -> list[str]:
@@ -319,7 +318,7 @@ def test_records_of_the_queue_are_safe_to_print(run: Run, queue: QueueStore, pri
 
 @pytest.mark.usefixtures("printed")
 def test_warnings_are_safe_to_print(run: Run) -> None:
-    result = run(ActionModule, {**LIST, "agents": ["agent1"]}, {"hostvars": {"agent1": {AGENT_RESULT: EVIL}}})
+    result = run(ActionModule, {**LIST, "agents": ["agent1"]}, {"hostvars": {"agent1": {"__session_agent": EVIL}}})
     assert result["warnings"] == ["agent1 is left out: \\x1b]0;owned\\x07."]
 
 
@@ -432,7 +431,7 @@ def test_running_session_whose_agents_cannot_be_used_is_degraded(
 ) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
     others = {"agent1": agent1, "agent2": agent2, "agent3": result(agent_facts("agent3"))}
-    listed = lists({"hostvars": {name: {AGENT_RESULT: each} for name, each in others.items()}})
+    listed = lists({"hostvars": {name: {"__session_agent": each} for name, each in others.items()}})
     shown = [(record["status"], record["error"]) for record in listed["sessions"]]
     assert shown == ([("DEGRADED", error)] if error else [])
 
@@ -451,7 +450,7 @@ def test_running_session_whose_agents_have_left_the_inventory_is_degraded(
     lists: Lists, queue: QueueStore, inventory: list[str], read: list[str], error: str
 ) -> None:
     queue.save(requested(id=SESSION_ID, name="train-llm", state="RUNNING", plan=MADE))
-    hostvars = {name: {AGENT_RESULT: result(agent_facts(name))} if name in read else {} for name in inventory}
+    hostvars = {name: {"__session_agent": result(agent_facts(name))} if name in read else {} for name in inventory}
     shown = [
         (record["status"], record["error"]) for record in lists({"hostvars": hostvars}, agents=inventory)["sessions"]
     ]
@@ -461,7 +460,7 @@ def test_running_session_whose_agents_have_left_the_inventory_is_degraded(
 
 @pytest.mark.usefixtures("printed")
 def test_list_of_some_agents_does_not_say_that_this_control_node_is_cut_off(run: Run) -> None:
-    hostvars: dict[str, Any] = {"agent1": {AGENT_RESULT: GONE}, "agent2": {}, "agent3": {}}
+    hostvars: dict[str, Any] = {"agent1": {"__session_agent": GONE}, "agent2": {}, "agent3": {}}
     assert run(ActionModule, LIST, {"hostvars": hostvars})["warnings"] == ["agent1 is left out: no route."]
 
 
@@ -534,8 +533,8 @@ def test_filters_hold_for_what_is_printed_and_written(several: Run, printed: lis
 def test_an_agent_that_was_not_read_has_a_reason(run: Run) -> None:
     variables = {
         "hostvars": {
-            "agent1": {AGENT_RESULT: {"agent": None, "error": "the engine is down.\x1b[2J"}},
-            "agent2": {AGENT_RESULT: {"unreachable": True, "msg": "no route\nto host"}},
+            "agent1": {"__session_agent": {"agent": None, "error": "the engine is down.\x1b[2J"}},
+            "agent2": {"__session_agent": {"unreachable": True, "msg": "no route\nto host"}},
             "agent3": {},
         }
     }

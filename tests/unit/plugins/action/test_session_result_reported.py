@@ -62,7 +62,7 @@ class Reporting(SessionAction):
         request = dataclasses.replace(request_of({"agents": []}), run=options)
         site = Site(request, self.queue({}), variables["hostvars"], check_mode=self._task.check_mode)
         hosts: Any = SimpleNamespace(links=args["links"])
-        run = SessionRun(site, hosts, TaskEdge(self, site, variables), Outcome(self._tell))
+        run = SessionRun(site, hosts, TaskEdge(self, site, variables), Outcome(self.tell))
         created = report_on(run, args["settled"], args["later"], args["ended"])
         if created.error:
             raise AnsibleActionFail(printable(created.error))

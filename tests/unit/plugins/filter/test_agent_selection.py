@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.backendai.cluster.plugins.filter.agent_selection import FilterModule, select_agents
+from ansible_collections.backendai.cluster.plugins.filter.agent_selection import FilterModule, agent_selection
 
 AGENTS = ["agent1", "agent2", "agent3"]
 
 
 @pytest.mark.parametrize("names", ["agent1,agent2", " agent1 , agent2,", ["agent1", "agent2", "agent1"]])
 def test_agents_are_named_in_a_list_or_with_commas(names: str | list[str]) -> None:
-    assert select_agents(names, AGENTS, confirmed=False) == ["agent1", "agent2"]
+    assert agent_selection(names, AGENTS, confirmed=False) == ["agent1", "agent2"]
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def test_agents_are_named_in_a_list_or_with_commas(names: str | list[str]) -> No
 )
 def test_other_names_and_all_agents_at_once_are_refused(names: str | list[str], sentence: str) -> None:
     with pytest.raises(AnsibleFilterError) as refused:
-        select_agents(names, AGENTS, confirmed=False)
+        agent_selection(names, AGENTS, confirmed=False)
     assert str(refused.value) == sentence
 
 
 def test_all_agents_are_selected_if_that_is_confirmed() -> None:
-    assert select_agents(AGENTS, AGENTS, confirmed=True) == AGENTS
+    assert agent_selection(AGENTS, AGENTS, confirmed=True) == AGENTS
 
 
 def test_filter_is_registered_by_name() -> None:
-    assert FilterModule().filters() == {"agent_selection": select_agents}
+    assert FilterModule().filters() == {"agent_selection": agent_selection}

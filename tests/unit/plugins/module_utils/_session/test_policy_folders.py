@@ -13,6 +13,8 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
 from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._program import policy as program
+from ansible_collections.backendai.cluster.plugins.module_utils._program.main import reply_to
 from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, policy_folders
 from ansible_collections.backendai.cluster.plugins.module_utils._session.mount_sources import MountSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.policy_folders import (
@@ -21,9 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.policy_
     find_unprotected,
     known_users,
 )
-from ansible_collections.backendai.cluster.plugins.modules import policy_folders as module
 from tests.unit.builders import held, plan
-from tests.unit.module_runs import result_of
 from tests.unit.silent_mount import MS_NODEV, MS_NOSUID, mount_memory, own_mounts
 
 HOME = PolicyFolder("/mnt/home/{user}")
@@ -154,23 +154,54 @@ def test_what_a_host_exports_is_shared(mnt: Path, tmp_path: Path) -> None:
     assert find_unprotected([PolicyFolder("/srv/a")], ()) == []
 
 
+def reply(phase: str, **options: Any) -> dict[str, Any]:
+    request = {"phase": phase, "options": options, "check_mode": True, "diff": False, "seconds": 60}
+    answered: dict[str, Any] = json.loads(json.dumps(reply_to(request)))
+    return answered
+
+
 @pytest.mark.usefixtures("mnt")
-def test_the_module_checks_agents_and_managers(
-    engine: Any, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_program_looks_at_folders_on_agents_and_managers(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "connect", lambda _docker_host: engine)
+    monkeypatch.setattr(program, "connect", lambda _docker_host: engine)
     store.save(held(plan({"agent1": 1}, user="alice")))
-    options = {"state_path": str(store.root), "folders": [{"source": "/mnt/home/{user}/x"}], "users": ["alice", "../x"]}
-    asked = result_of("policy_folders", {**options, "kind": "agent"}, capsys)
-    assert (asked["changed"], asked["users"], asked["unprotected"]) == (False, ["alice"], [])
-    assert len(asked["problems"]) == 1
-    assert result_of("policy_folders", {**options, "kind": "manager"}, capsys)["problems"] == []
-    assert json.dumps(asked)
+    folders = [{"source": "/mnt/home/{user}/x", "read_only": False}]
+    given = {"folders": folders, "users": ["alice", "../x"]}
+    places = {"state_path": str(store.root), "docker_host": "unix:///srv/docker.sock", "mount_roots": ["/"]}
+    asked = reply("policy_folders", kind="agent", **given, **places)["result"]
+    assert (asked["users"], len(asked["problems"]), asked["unprotected"]) == (["alice"], 1, [])
+    assert reply("policy_folders", kind="manager", **given)["result"]["problems"] == []
 
 
 @pytest.mark.usefixtures("mnt")
-def test_a_host_that_is_not_provisioned_has_no_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = {"kind": "agent", "state_path": str(tmp_path / "absent"), "docker_host": f"unix://{tmp_path}/none"}
-    folder = {"source": str(tmp_path / "absent")}
-    asked = result_of("policy_folders", {**options, "folders": [folder]}, capsys)
+def test_a_host_that_is_not_provisioned_has_no_users(tmp_path: Path) -> None:
+    places = {"state_path": str(tmp_path / "absent"), "docker_host": f"unix://{tmp_path}/none", "mount_roots": ["/"]}
+    folders = [{"source": str(tmp_path / "absent"), "read_only": False}]
+    asked = reply("policy_folders", kind="agent", folders=folders, users=[], **places)["result"]
     assert (asked["users"], len(asked["problems"])) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        ('echo \'[{"source": "/srv", "read_only": true}]\'', {"folders": [{"source": "/srv", "read_only": True}]}),
+        ("echo 'policy.yml: images is required.' >&2; exit 2", "policy.yml: images is required."),
+        ("exit 3", "its reading ended with 3."),
+        ("echo '[{'", "Expecting"),
+    ],
+)
+def test_a_manager_reads_its_policy_with_its_own_program_or_says_why_it_cannot(
+    script: str, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "READ", ("/bin/sh", "-c", script))
+    replied = reply("policy")
+    if isinstance(answer, str):
+        assert replied["failed"].startswith(answer)
+    else:
+        assert replied["result"] == answer
+
+
+def test_a_host_that_is_no_manager_yet_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "READ", ("/nowhere/python",))
+    assert "No such file or directory: '/nowhere/python'" in reply("policy")["failed"]

@@ -10,14 +10,17 @@ from ansible_collections.backendai.cluster.plugins.module_utils._exposure.model 
     InsideAnswer,
     InsideProbe,
     InsideReply,
+    InsideTarget,
     ProbedHost,
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure import inside
 from ansible_collections.backendai.cluster.plugins.plugin_utils._exposure.inside import (
+    InsidePlan,
     InsideResults,
     collect_inside_results,
     plan_inside_probes,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 
 AGENT = ProbedHost(
     "agent1", "agent", {"192.0.2.1": "agent", "fd00::1": "agent", "172.18.0.1": "bridge", "172.18.0.2": "container"}
@@ -34,45 +37,43 @@ ANSWER = {"address": "192.0.2.2", "port": 22, "state": "open"}
 PROBE = {"session": "train", "container": "main1", "answers": [ANSWER], "failed": ""}
 
 
-def planned(*managers: str) -> dict[str, Any]:
+def planned(*managers: str) -> InsidePlan:
     return plan_inside_probes([AGENT, GATEWAY], managers, HOSTS)
 
 
-def collected(result: dict[str, Any] | None) -> InsideResults:
-    """Return the results of agent1, given its task's result."""
-    hosts = {"agent1": {} if result is None else {"__isolation_inside": result}}
-    return collect_inside_results(planned("manager1"), [AGENT, GATEWAY], hosts)
+def collected(answer: Answer | None) -> InsideResults:
+    """Return the results of agent1, given its answer."""
+    return collect_inside_results(planned("manager1"), [AGENT, GATEWAY], {"agent1": answer} if answer else {})
 
 
 def test_the_ssh_port_of_every_host_is_a_target_at_each_ipv4_address_of_its_own() -> None:
-    assert planned("manager1") == {
-        "targets": [
-            {"host": "agent1", "address": "192.0.2.1", "port": 2222},
-            {"host": "gateway1", "address": "192.0.2.9", "port": 22},
-            {"host": "manager1", "address": "192.0.2.2", "port": 22},
-        ],
-        "unprobed": [],
-    }
+    assert planned("manager1") == InsidePlan(
+        (
+            InsideTarget("agent1", "192.0.2.1", 2222),
+            InsideTarget("gateway1", "192.0.2.9", 22),
+            InsideTarget("manager1", "192.0.2.2", 22),
+        )
+    )
 
 
 def test_a_manager_without_a_usable_address_is_said() -> None:
     plan = planned("local", "odd")
-    assert [target["host"] for target in plan["targets"]] == ["agent1", "gateway1"]
-    no_address, unresolved = plan["unprobed"]
+    assert [target.host for target in plan.targets] == ["agent1", "gateway1"]
+    no_address, unresolved = plan.unprobed
     assert no_address == "no address of local is known"
     assert unresolved.startswith("odd: 'no.such.name.invalid' has no address: ")
 
 
 def test_a_manager_that_is_a_gateway_is_one_target() -> None:
     hosts = {**HOSTS, "gateway1": {"ansible_host": "192.0.2.9"}}
-    assert [target["host"] for target in plan_inside_probes([GATEWAY], ["gateway1"], hosts)["targets"]] == ["gateway1"]
+    assert [target.host for target in plan_inside_probes([GATEWAY], ["gateway1"], hosts).targets] == ["gateway1"]
 
 
 def test_targets_beyond_the_limit_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inside, "MAX_TARGETS", 2)
     plan = planned("manager1")
-    assert [target["host"] for target in plan["targets"]] == ["agent1", "gateway1"]
-    assert plan["unprobed"] == ["1 addresses beyond the first 2"]
+    assert [target.host for target in plan.targets] == ["agent1", "gateway1"]
+    assert plan.unprobed == ("1 addresses beyond the first 2",)
 
 
 def test_the_reply_of_each_agent_is_collected() -> None:
@@ -82,10 +83,10 @@ def test_the_reply_of_each_agent_is_collected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
+    ("answer", "reason"),
     [
         (None, "hidden by --limit"),
-        ({"unreachable": True, "msg": "no\nroute."}, "no route"),
+        (Failure("no\nroute.", unreachable=True), "no route"),
         ({"probes": []}, "its reply is damaged: skipped is missing"),
         (
             {"probes": [{**PROBE, "answers": [{**ANSWER, "address": "192.0.2.200"}]}], "skipped": 0},
@@ -97,8 +98,8 @@ def test_the_reply_of_each_agent_is_collected() -> None:
         ),
     ],
 )
-def test_an_agent_without_a_usable_reply_has_a_reason(result: dict[str, Any] | None, reason: str) -> None:
-    results = collected(result)
+def test_an_agent_without_a_usable_reply_has_a_reason(answer: Answer | None, reason: str) -> None:
+    results = collected(answer)
     assert (results.replies, results.failed, results.gaps) == ({}, {"agent1": reason}, [f"agent1: {reason}"])
 
 
