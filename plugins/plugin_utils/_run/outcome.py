@@ -33,7 +33,7 @@ class Outcome:
         self.changed |= bool(answer.get("changed"))
         diff = answer.get("diff")
         if diff and diff["before"] != diff["after"]:
-            self.diffs.append({"before_header": host, "after_header": host, **diff})
+            self.diffs.append({**diff, "before_header": host, "after_header": host})
 
     def plan(self, name: str, description: str) -> None:
         """Take the plan of a new session, which changes nothing yet."""
@@ -71,6 +71,8 @@ class Outcome:
 
 def _problem_in(answer: Mapping[str, Any]) -> str:
     """Return what went wrong with one of the sessions of an answer, or with what it is about; empty if nothing did."""
-    replies = (answer.get("sessions") or {}).values()
+    sessions = answer.get("sessions")
+    # Of some phases they are a list of names.
+    replies = sessions.values() if isinstance(sessions, Mapping) else ()
     problems = [str(reply.get("failed") or reply.get("refused") or "") for reply in replies if isinstance(reply, dict)]
     return str(answer.get("error") or "") or next(filter(None, problems), "")

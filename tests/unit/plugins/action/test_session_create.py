@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.playbook.task import Task
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.crew import TITLES
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from tests.unit.builders import IMAGE, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.plugins.action.session_site import SessionSite, note_shown
+from tests.unit.plugins.action.session_site import SessionSite, gateway_reply, note_shown
 
 ASKED: dict[str, Any] = {
     "name": "train-llm",
@@ -160,8 +162,6 @@ def test_images_are_pulled_before_the_containers_start(make_site: MakeSite) -> N
 
 
 def test_a_plan_is_shown_with_the_differences_of_agents(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible.playbook.task import Task
-
     monkeypatch.setattr(Task, "diff", True)
     (plan_of, *_others) = make_site().session(**ASKED)["diff"]
     assert plan_of["before_header"] == "train-llm"
@@ -270,6 +270,38 @@ def test_a_step_that_fails_is_rolled_back_on_all_agents(make_site: MakeSite, que
     assert [agent.parts for agent in site.agents.values()] == [{}, {}]
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
     assert site.shown == ["Session train-llm is ERROR."]
+
+
+@pytest.mark.parametrize("host", ["agent3", "gateway1"])
+def test_what_a_hostile_host_says_beside_its_answer_stops_no_other(
+    make_site: MakeSite, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """It may send the fields of other phases in any shape, and choose no header of a difference."""
+    site = make_site(4, 4, 4, gateways=("gateway1",))
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.host != host:
+            return None
+        answer = gateway_reply(asked) if host == "gateway1" else site.agents[host].reply(asked)
+        assert isinstance(answer, dict)
+        return {**answer, "sessions": [1], "error": None, "diff": {"before": "", "after": "all is well\n"}}
+
+    site.fault = fault
+    monkeypatch.setattr(Task, "diff", True)
+    result = site.session(**ASKED)
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+    assert {diff["before_header"] for diff in result["diff"]} <= {"train-llm", host}
+
+
+@pytest.mark.parametrize("step", ["claim", "apply"])
+def test_a_step_that_fails_without_a_text_says_so(make_site: MakeSite, step: str) -> None:
+    site = make_site()
+    given: Any = None
+    site.fault = fails(step, "agent2", given)
+    assert site.session(**ASKED)["msg"] == (
+        "the session 'train-llm' was not created: agent2: it failed, and gave no reason."
+    )
+    assert any(line.startswith(f"{TITLES[step]} (agent2): failed: it failed, and gave") for line in site.progress)
 
 
 @pytest.mark.parametrize("step", ["claim", "apply"])

@@ -166,6 +166,15 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
         assert (result["failed"], result["msg"]) == (True, "agent2: the engine hangs.")
 
 
+def test_a_removal_that_fails_without_a_text_says_so(make_site: MakeSite, queue: QueueStore) -> None:
+    queue.save(RUNNING)
+    site = make_site()
+    site.fault = lambda asked: {"sessions": {SESSION_ID: {"failed": None}}} if asked.phase == "remove" else None
+    assert end(site, name="train-llm")["msg"] == (
+        "agent1: it failed, and gave no reason. agent2: it failed, and gave no reason."
+    )
+
+
 def test_an_unread_agent_may_run_an_unknown_session(make_site: MakeSite, queue: QueueStore) -> None:
     site = make_site(held=False)
     site.hidden = {"agent3"}
