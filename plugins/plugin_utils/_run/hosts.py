@@ -20,7 +20,7 @@ from ..host_link import Template
 from ..host_request import coerce
 from ..survey import survey
 from .outcome import Outcome
-from .reconciling import Reconciled
+from .reconciling import Ends, Reconciled
 from .site import Site
 
 REAP_SECONDS, REMOVE_SECONDS, ROUTES_SECONDS, LOGS_SECONDS = 600, 600, 60, 300
@@ -93,10 +93,11 @@ class Hosts:
         """Return the ids of ended sessions of an update that no gateway has a route to any longer."""
         return find_unrouted(update, self._site.request.gateways, self._confirmed)
 
-    def reap(self, reconciled: Reconciled) -> dict[str, list[Mapping[str, Any]]]:
-        """Have agents end and restart sessions, and read those agents again; return how sessions have ended, by id.
+    def reap(self, reconciled: Reconciled) -> Ends:
+        """Have agents end and restart sessions, and read those agents again; return how sessions have ended.
 
-        What fails is a warning: the next run tries again.
+        An agent has a say about the sessions that it was asked to end. What fails is a warning: the next run tries
+        again. Of other sessions, which may be claims that have expired, the warning names the agent.
         """
         unrouted = self.unrouted(reconciled.routes)
         names = sorted({*reconciled.agents, *(reconciled.reserving if unrouted else ())})
@@ -111,7 +112,7 @@ class Hosts:
                 "history_days": self._site.request.run.history_days,
             }
 
-        ends: dict[str, list[Mapping[str, Any]]] = {}
+        ends: dict[str, dict[str, Mapping[str, Any]]] = {}
         title = "Remove ended sessions and restart failed containers"
         for name, answer in self.agents.ask("reap", names, options, REAP_SECONDS, title).items():
             if isinstance(answer, Failure):
@@ -119,18 +120,22 @@ class Hosts:
                 continue
             self._outcome.add(name, answer)
             self._warn(name, answer)
+            asked = reconciled.end.get(name, [])
             for session_id, sentence in answer["failures"].items():
-                self._outcome.warn(printable(f"{session_id}: {sentence}"))
-            for session_id, end in (answer.get("ends") or {}).items():
-                ends.setdefault(session_id, []).append(end)
-                self._warn_of_lost_output(session_id, end)
+                known = session_id in (*asked, *reconciled.restart.get(name, ()))
+                self._outcome.warn(printable(f"{'' if known else f'{name}: '}{session_id}: {sentence}"))
+            for session_id in asked:
+                end = (answer.get("ends") or {}).get(session_id)
+                if end is not None:
+                    ends.setdefault(session_id, {})[name] = end
+                    self._warn_of_lost_output(session_id, end)
         self.survey(names)
         return ends
 
     def remove(
         self, session_id: str, agents: Sequence[str], unrouted: Sequence[str]
-    ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-        """Have agents remove a session; return what they report of its end, and why others have not removed it."""
+    ) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+        """Have agents remove a session; return what each reports of its end, and why others have not removed it."""
         run = self._site.request.run
         request = {
             "sessions": [{"id": session_id, "nonce": None}],
@@ -140,7 +145,7 @@ class Hosts:
         }
         title = "Remove this agent's part of the session"
         answers = self.agents.ask("remove", agents, lambda *_host: request, REMOVE_SECONDS, title)
-        ends, failures = [], {}
+        ends, failures = {}, {}
         for name, answer in answers.items():
             if isinstance(answer, Failure):
                 failures[name] = answer.message
@@ -149,7 +154,7 @@ class Hosts:
             self._warn(name, answer)
             reply = answer["sessions"].get(session_id)
             if reply is not None:
-                ends.append(reply)
+                ends[name] = reply
                 self._warn_of_lost_output(session_id, reply)
                 if "failed" in reply:
                     failures[name] = reply["failed"]

@@ -75,7 +75,7 @@ def _remove(run: SessionRun, end: Termination, unrouted: Sequence[str]) -> dict[
     Agents on which it could not be removed are kept in the queue.
     """
     site, options = run.site, run.site.request.run
-    ends, failures = run.hosts.remove(end.record["id"], end.agents, unrouted) if end.agents else ([], {})
+    ends, failures = run.hosts.remove(end.record["id"], end.agents, unrouted) if end.agents else ({}, {})
     if failures and not options.force:
         raise NotEndedError(" ".join(f"{name}: {as_sentence(text)}" for name, text in failures.items()))
     for name, text in failures.items():

@@ -219,6 +219,22 @@ def test_the_record_says_whether_the_grace_was_exceeded_and_what_was_lost(
     assert f"{MADE.id}: output was lost: sub1: no room" in result["warnings"]
 
 
+def test_an_agent_that_only_says_that_it_holds_a_part_has_no_say_in_the_record(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    queue.save(RUNNING)
+    site = make_site()
+    site.agents["agent3"].parts[MADE.id] = (MADE, True)
+    site.fault = lambda asked: (
+        {"sessions": {MADE.id: {"grace_exceeded": True, "lost_output": ["all of it"]}}}
+        if (asked.phase, asked.host) == ("remove", "agent3")
+        else None
+    )
+    end(site, name="train-llm")
+    assert ("remove", "agent3") in site.phases()
+    assert (site.record["grace_exceeded"], "lost_output" in site.record) == (False, False)
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_pending_sessions_start_after_a_termination(make_site: MakeSite, queue: QueueStore, waits: bool) -> None:
     queue.save(RUNNING)
