@@ -16,7 +16,7 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.session import MAIN1
 from .._lifecycle.start_result import StartResult, combine_replies, requeue_or_end
 from .._lifecycle.start_steps import Start
-from .._queue.entry import CREATING, QueueEntry, mark_running
+from .._queue.entry import CREATING, PENDING, QueueEntry, mark_running
 from .._queue.owner import current_owner
 from .._report.record import session_record
 from .site import Site
@@ -72,7 +72,7 @@ def settle(site: Site, start: Start) -> Settled:
 def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: StartResult) -> dict[str, Any]:
     """Update the queue, unless a later run has taken the session over, and return the current record.
 
-    A session that is requeued has the record of its queue entry.
+    A session that is requeued, or has been settled before, has the record of its queue entry.
     """
     if site.check_mode:
         return record
@@ -80,6 +80,9 @@ def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: Sta
         entry = site.queue.entry(start.id)
         if entry is None:
             return record
+        if entry.state == PENDING or entry.has_ended:
+            # It was settled before, and the run was interrupted since: the record says what the queue does.
+            return entry.record
         if entry.state != CREATING or entry.owner != current_owner():
             return {**record, "created_at": entry.enqueued_at}
         if outcome.status == "RUNNING":
@@ -92,7 +95,7 @@ def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: Sta
         failed = {**record, "error": outcome.error_at_end}
         kept = requeue_or_end(entry, failed, outcome, time.time())
         site.queue.save(kept)
-        return kept.record if kept.state == "PENDING" else failed
+        return kept.record if kept.state == PENDING else failed
 
 
 def release(site: Site, reason: str, held: Collection[str]) -> list[QueueEntry]:

@@ -385,6 +385,32 @@ def test_an_interruption_between_two_attempts_ends_the_session(
     assert site.record["error"] == "the session 'train-llm' was not created: interrupted by SIGHUP."
 
 
+@pytest.mark.parametrize("waited", [True, False])
+def test_an_interruption_before_the_record_is_written_leaves_one_that_says_what_the_queue_does(
+    make_site: MakeSite, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, waited: bool
+) -> None:
+    site, written = make_site(), []
+    asked_for = spec(cluster_mode="multi-node", cluster_size=4, resources={"cpu": 2, "mem": "1g"}, env=ASKED["env"])
+    if waited:
+        queue.save(requested(1, asked_for, name="train-llm"))
+    site.fault = fails("apply", "agent2")
+    write = session_run.SessionRun.write_record
+
+    def interrupted(run: session_run.SessionRun, record: Any) -> None:
+        written.append(record)
+        if len(written) == 1:
+            raise InterruptionError("interrupted by SIGINT")
+        write(run, record)
+
+    monkeypatch.setattr(session_run.SessionRun, "write_record", interrupted)
+    with pytest.raises(InterruptionError):
+        site.session(**ASKED)
+    (entry,) = queue.entries()
+    assert (entry.state, entry.attempts) == (("PENDING", 1) if waited else ("TERMINATED", 0))
+    assert site.record == entry.record
+    assert site.record["status"] == ("PENDING" if waited else "ERROR")
+
+
 # ---- the command
 
 
