@@ -321,10 +321,16 @@ def test_an_agent_that_dies_in_a_step_is_cleaned_up_later(make_site: MakeSite, q
 
 @pytest.mark.parametrize("number", range(1, 13))
 @pytest.mark.parametrize(
-    "error", [InterruptionError("interrupted by SIGINT"), OSError("No space left on device")], ids=["SIGINT", "disk"]
+    ("error", "reason"),
+    [
+        (InterruptionError("interrupted by SIGINT"), "interrupted by SIGINT"),
+        (OSError("No space left\non device."), "No space left on device"),
+        (KeyError("before"), "KeyError: 'before'"),
+    ],
+    ids=["SIGINT", "disk", "bug"],
 )
 def test_a_run_that_ends_at_any_request_leaves_a_whole_session_or_none(
-    make_site: MakeSite, queue: QueueStore, number: int, error: BaseException
+    make_site: MakeSite, queue: QueueStore, number: int, error: BaseException, reason: str
 ) -> None:
     site, left = make_site(gateways=("gateway1",)), [number]
 
@@ -348,7 +354,7 @@ def test_a_run_that_ends_at_any_request_leaves_a_whole_session_or_none(
     else:
         # One that was never planned has no entry.
         assert [entry.state for entry in entries] in ([], ["TERMINATED"])
-        expected = f"the session 'train-llm' was not created: {error}."
+        expected = f"the session 'train-llm' was not created: {reason}."
         assert (site.record["status"], site.record["error"]) == ("ERROR", expected)
         assert [entry.record["error"] for entry in entries] in ([], [expected])
     assert not [entry for entry in entries if entry.owner]
@@ -545,7 +551,32 @@ def test_a_state_that_is_none_is_refused(make_site: MakeSite) -> None:
         make_site().session(**ASKED, state="there")
 
 
-def test_a_plan_that_is_interrupted_is_let_go(make_site: MakeSite, queue: QueueStore) -> None:
+@pytest.mark.parametrize(
+    ("act", "recorded"),
+    [
+        (lambda site: site.session(**ASKED), True),
+        (lambda site: site.session(name="train-llm", state="absent"), False),
+        (lambda site: site.queue(), False),
+    ],
+    ids=["create", "terminate", "queue"],
+)
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InterruptionError("interrupted by SIGINT"), "interrupted by SIGINT"),
+        (OSError("a\nb."), "a b"),
+        (KeyError("before"), "KeyError: 'before'"),
+    ],
+    ids=["SIGINT", "lines", "bug"],
+)
+def test_a_plan_that_is_interrupted_is_let_go(
+    make_site: MakeSite,
+    queue: QueueStore,
+    act: Callable[[SessionSite], Any],
+    recorded: bool,
+    error: BaseException,
+    reason: str,
+) -> None:
     """A session that this process owns, and has not begun to start, ends with it."""
     site, made = make_site(), plan({"agent1": 1})
 
@@ -553,14 +584,21 @@ def test_a_plan_that_is_interrupted_is_let_go(make_site: MakeSite, queue: QueueS
         if asked.phase == "survey":
             own = {"state": "CREATING", "owner": current_owner(), "attended": True, "plan": made}
             queue.save(requested(1, spec(), id=made.id, **own))
-            raise InterruptionError("interrupted by SIGINT")
+            raise error
         return None
 
     site.fault = fault
-    with pytest.raises(InterruptionError):
-        site.session(**ASKED)
-    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "ERROR")]
-    assert site.record["status"] == "ERROR"
+    with pytest.raises(type(error)):
+        act(site)
+    (entry,) = queue.entries()
+    assert (entry.state, entry.record["status"]) == ("TERMINATED", "ERROR")
+    assert entry.record["error"].endswith(f" was not created: {reason}.")
+    assert (site.record is not None) is recorded
+    if recorded:
+        assert (site.record["status"], site.record["error"]) == (
+            "ERROR",
+            f"the session 'train-llm' was not created: {reason}.",
+        )
 
 
 # ---- what cannot be written down
