@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.errors import as_phrase, as_sentence
-from ...module_utils._model.printable import printable
+from ...module_utils._model.errors import as_phrase, as_sentence, one_line
 from ...module_utils._model.session import MAIN1
 from ...module_utils._module import ROUTES_OPTIONS
 from .._lifecycle.routes import find_unrouted
@@ -123,7 +122,7 @@ class Hosts:
             asked = reconciled.end.get(name, [])
             for session_id, sentence in answer["failures"].items():
                 known = session_id in (*asked, *reconciled.restart.get(name, ()))
-                self._outcome.warn(printable(f"{'' if known else f'{name}: '}{session_id}: {sentence}"))
+                self._outcome.warn(f"{'' if known else f'{name}: '}{session_id}: {sentence}")
             for session_id in asked:
                 end = (answer.get("ends") or {}).get(session_id)
                 if end is not None:
@@ -148,7 +147,7 @@ class Hosts:
         ends, failures = {}, {}
         for name, answer in answers.items():
             if isinstance(answer, Failure):
-                failures[name] = answer.message
+                failures[name] = one_line(answer.message)
                 continue
             self._outcome.add(name, answer)
             self._warn(name, answer)
@@ -157,7 +156,7 @@ class Hosts:
                 ends[name] = reply
                 self._warn_of_lost_output(session_id, reply)
                 if "failed" in reply:
-                    failures[name] = reply["failed"]
+                    failures[name] = one_line(reply["failed"])
         return ends, failures
 
     def wait_for_end(self, session_id: str, agent: str) -> int | None:
@@ -185,9 +184,9 @@ class Hosts:
 
     def _warn(self, host: str, answer: Mapping[str, Any]) -> None:
         for text in answer.get("warnings") or ():
-            self._outcome.warn(printable(f"{host}: {text}"))
+            self._outcome.warn(f"{host}: {text}")
 
     def _warn_of_lost_output(self, session_id: str, end: Mapping[str, Any]) -> None:
         lost = "; ".join(end.get("lost_output") or ())
         if lost:
-            self._outcome.warn(printable(f"{session_id}: output was lost: {lost}"))
+            self._outcome.warn(f"{session_id}: output was lost: {lost}")

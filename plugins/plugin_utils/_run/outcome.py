@@ -40,9 +40,10 @@ class Outcome:
         self.diffs.append({"before_header": name, "after_header": name, "before": "", "after": description})
 
     def warn(self, text: str) -> None:
-        """Take a warning, once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        """Take a warning, once, as one line."""
+        line = one_line(text)
+        if line not in self.warnings:
+            self.warnings.append(line)
 
     def take(self, step: str, host: str, answer: Answer | None) -> None:
         """Take the beginning of a step, and each answer of a host."""
@@ -65,8 +66,8 @@ class Outcome:
         self._tell(printable(f"{step} ({host}): {state}"))
 
     def note(self, line: str) -> None:
-        """Tell something else."""
-        self._tell(printable(line))
+        """Tell something else, on one line."""
+        self._tell(one_line(line))
 
 
 def _problem_in(answer: Mapping[str, Any]) -> str:

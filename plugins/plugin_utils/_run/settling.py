@@ -13,6 +13,7 @@ from typing import Any
 
 from ...module_utils._model.images import images_from_dict
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.printable import printable_line
 from ...module_utils._model.session import MAIN1
 from .._lifecycle.start_result import StartResult, combine_replies, requeue_or_end
 from .._lifecycle.start_steps import Start
@@ -42,7 +43,7 @@ class Settled:
     @property
     def printed_lines(self) -> list[str]:
         """What containers of a failed start printed last, to be shown; it is in no record."""
-        return [f"  {line}" for line in self.printed]
+        return [f"  {printable_line(line)}" for line in self.printed]
 
     @property
     def host_key(self) -> str:

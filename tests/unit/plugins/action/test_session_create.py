@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.crew import TITLES
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from tests.unit.builders import IMAGE, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
@@ -302,6 +302,44 @@ def test_a_step_that_fails_without_a_text_says_so(make_site: MakeSite, step: str
         "the session 'train-llm' was not created: agent2: it failed, and gave no reason."
     )
     assert any(line.startswith(f"{TITLES[step]} (agent2): failed: it failed, and gave") for line in site.progress)
+
+
+FORGED = "x\nSession train-llm is STOLEN."
+
+
+@pytest.mark.parametrize(
+    ("phase", "reply"),
+    [
+        ("apply", {"failed": FORGED, "printed": [FORGED], "warnings": [FORGED], "lost_output": [FORGED]}),
+        ("claim", {"refused": FORGED}),
+        ("pull", {"progress": FORGED, "warnings": [FORGED], "images": {}, "under_way": ["other:1"]}),
+        ("pull", Failure(FORGED)),
+        ("survey", Failure(FORGED, unreachable=True)),
+        ("routes", {"links": [], "unrouted": [], "warnings": [FORGED]}),
+        ("routes", Failure(FORGED)),
+    ],
+)
+def test_what_a_host_says_stays_on_its_line(
+    make_site: MakeSite, queue: QueueStore, phase: str, reply: dict[str, Any] | Failure
+) -> None:
+    site, first = make_site(gateways=("gateway1",)), []
+
+    def fault(asked: Asked) -> Answer | None:
+        if not of_step(asked, phase) or asked.host not in ("agent2", "gateway1") or (first and phase == "pull"):
+            return None
+        first.append(asked.host)
+        if asked.phase != "start" or isinstance(reply, Failure):
+            return reply
+        return {"sessions": {entry["id"]: reply for entry in asked.options["sessions"]}}
+
+    site.fault = fault
+    image = "other:1" if phase == "pull" else IMAGE
+    result = site.session(**{**ASKED, "image": image})
+    forged = [line for line in [*site.shown, *site.progress] if line.startswith("Session train-llm is STOLEN")]
+    assert (bool(first), forged) == (True, [])
+    assert not [text for text in [*site.warned, *result.get("warnings", ()), result.get("msg", "")] if "\n" in text]
+    records = [entry.record for entry in queue.entries()]
+    assert not [text for text in (json.dumps(each) for each in [*records, result["session"]]) if "\\n" in text]
 
 
 @pytest.mark.parametrize("step", ["claim", "apply"])

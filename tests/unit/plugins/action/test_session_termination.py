@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from tests.unit.builders import NOW, SESSION_ID, plan, requested
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
@@ -166,13 +166,19 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
         assert (result["failed"], result["msg"]) == (True, "agent2: the engine hangs.")
 
 
-def test_a_removal_that_fails_without_a_text_says_so(make_site: MakeSite, queue: QueueStore) -> None:
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"sessions": {SESSION_ID: {"failed": None}}}, "it failed, and gave no reason."),
+        ({"sessions": {SESSION_ID: {"failed": "the engine\nhangs"}}}, "the engine hangs."),
+        (Failure("the engine\nhangs."), "the engine hangs."),
+    ],
+)
+def test_why_a_removal_fails_is_one_sentence(make_site: MakeSite, queue: QueueStore, said: Answer, shown: str) -> None:
     queue.save(RUNNING)
     site = make_site()
-    site.fault = lambda asked: {"sessions": {SESSION_ID: {"failed": None}}} if asked.phase == "remove" else None
-    assert end(site, name="train-llm")["msg"] == (
-        "agent1: it failed, and gave no reason. agent2: it failed, and gave no reason."
-    )
+    site.fault = lambda asked: said if asked.phase == "remove" else None
+    assert end(site, name="train-llm")["msg"] == f"agent1: {shown} agent2: {shown}"
 
 
 def test_an_unread_agent_may_run_an_unknown_session(make_site: MakeSite, queue: QueueStore) -> None:
