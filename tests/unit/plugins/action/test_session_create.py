@@ -322,7 +322,7 @@ FORGED = "x\nSession train-llm is STOLEN."
 def test_what_a_host_says_stays_on_its_line(
     make_site: MakeSite, queue: QueueStore, phase: str, reply: dict[str, Any] | Failure
 ) -> None:
-    site, first = make_site(gateways=("gateway1",)), []
+    site, first = make_site(gateways=("gateway1",)), list[str]()
 
     def fault(asked: Asked) -> Answer | None:
         if not of_step(asked, phase) or asked.host not in ("agent2", "gateway1") or (first and phase == "pull"):
