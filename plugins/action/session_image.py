@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils._model.errors import as_sentence
+from ..module_utils._model.errors import as_sentence, one_line
 from ..module_utils._model.images import ForeignReferenceError, image_mismatch, pull_reference
 from ..module_utils._model.printable import printable
 from ..module_utils._model.quantity import format_size
@@ -58,7 +58,7 @@ class ActionModule(HostAction):
         first = status = self.call("pull", options, variables, POLL_SECONDS)
         shown = ""
         for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
-            progress = status.get("progress") or shown
+            progress = one_line(status.get("progress") or shown)
             if progress != shown:
                 shown = progress
                 self._display.display(f"{variables['inventory_hostname']}: pulling {options['name']}: {shown}")

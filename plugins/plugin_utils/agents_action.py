@@ -95,8 +95,3 @@ class AgentsAction(ControlAction):
     def within_limit(self, agents: Collection[str], task_vars: Mapping[str, Any]) -> list[str]:
         """Return those of the agents that ``--limit`` does not hide."""
         return InventoryHosts(task_vars, self._loader).within_limit(agents)
-
-    def tell(self, line: str) -> None:
-        """Show a line of progress, beside what the task prints; nobody may read it any more."""
-        with contextlib.suppress(OSError):
-            self._display.display(line, stderr=True)

@@ -4,7 +4,7 @@
 
 """What the program on hosts returns for each phase: a reply of another shape is an error of that host alone.
 
-Fields are those that the control node reads; others are passed on as they are.
+Fields are those that the control node reads. Others are left out: of another phase, they may have any shape.
 """
 
 from __future__ import annotations
@@ -13,11 +13,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.held_session import ContainerState, PublicKeys
 from ..module_utils._model.images import ImageIdentity
 from ..module_utils._model.plain_data import from_plain
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.reported_traffic import ReportedTraffic
+
+NO_REASON = "it failed, and gave no reason."
+"""What is said of a host that says that something failed, without a text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Diff:
+    """Not extensible: Ansible obeys other keys of a difference, such as whose it is."""
+
+    before: str
+    after: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +37,7 @@ class _Reply:
     extensible: ClassVar[bool] = True
 
     changed: bool = False
-    diff: dict[str, str] | None = None
+    diff: _Diff | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -234,6 +246,7 @@ class _FirewallTraffic(_Reply):
     mode: str
     traffic: tuple[ReportedTraffic, ...]
     unlisted: int
+    storage: tuple[ReportedTraffic, ...] = ()
 
 
 _REPLIES: Mapping[str, type[_Reply]] = {
@@ -254,13 +267,37 @@ _REPLIES: Mapping[str, type[_Reply]] = {
 }
 
 
-def check_reply(phase: str, result: Mapping[str, Any]) -> None:
-    """Raise :class:`DataError`, one sentence with the field, unless a result has the shape that its phase returns."""
+def check_reply(phase: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a result that its phase has, all of them for a phase that is not listed.
+
+    Whatever has failed without a text says so. Raises :class:`DataError`, one sentence with the field, unless the
+    result has the shape that its phase returns.
+    """
+    shaped = result
     if phase == "verify" and isinstance(result.get("parts"), list):
-        result = {**result, "parts": [_with_source(part) for part in result["parts"]]}
-    reply = from_plain(_REPLIES.get(phase, _Reply), result, "the reply of this host is damaged")
+        shaped = {**result, "parts": [_with_source(part) for part in result["parts"]]}
+    kind = _REPLIES.get(phase, _Reply)
+    reply = from_plain(kind, shaped, "the reply of this host is damaged")
     for part in reply.parts if isinstance(reply, _Verify) else ():
         part.plan.check()
+    if phase not in _REPLIES:
+        return dict(result)
+    known = {field.name for field in dataclasses.fields(kind)}
+    checked = {name: value for name, value in result.items() if name in known}
+    if isinstance(reply, _Sessions):
+        checked["sessions"] = {name: _with_reason(session) for name, session in result["sessions"].items()}
+    if isinstance(reply, _Reap):
+        checked["failures"] = {name: reason_in(text) for name, text in result["failures"].items()}
+    return checked
+
+
+def reason_in(text: object) -> str:
+    """Return what a host says about a failure, which may be nothing."""
+    return str(text) if text is not None and as_phrase(text) else NO_REASON
+
+
+def _with_reason(session: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**session, "failed": reason_in(session["failed"])} if "failed" in session else session
 
 
 def _with_source(part: Any) -> Any:

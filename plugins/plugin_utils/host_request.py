@@ -20,7 +20,7 @@ from ..module_utils._model.strict_json import parse_json
 from ..module_utils._program.launcher import MARK
 from ..module_utils._program.reply import MAX_REPLY
 from . import host_program
-from .host_replies import check_reply
+from .host_replies import check_reply, reason_in
 from .option_text import decode_brackets
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def parse_output(interpreter: str, code: int, output: str, errors: str) -> dict[
 def answer_of(reply: Mapping[str, Any], name: str, kind: type[T]) -> T:
     """Return a field of a reply. Raises :class:`AnsibleActionFail` with the host's error message."""
     if "failed" in reply:
-        raise AnsibleActionFail(str(reply["failed"]))
+        raise AnsibleActionFail(reason_in(reply["failed"]))
     answer = reply.get(name)
     if not isinstance(answer, kind):
         raise AnsibleActionFail("the program on this host returned a reply without a result.")
@@ -130,14 +130,16 @@ def answer_of(reply: Mapping[str, Any], name: str, kind: type[T]) -> T:
 
 
 def result_of(phase: str, reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of a phase, whose text is safe to print. Raises :class:`AnsibleActionFail`."""
+    """Return the result of a phase: the fields that it has, and text that is safe to print.
+
+    Raises :class:`AnsibleActionFail`.
+    """
     answer = answer_of(reply, "result", dict)
     result = {name: value for name, value in answer.items() if not name.startswith(RESERVED_KEYS)}
     try:
-        check_reply(phase, result)
+        return check_reply(phase, result)
     except DataError as error:
         raise AnsibleActionFail(f"{error}.") from None
-    return result
 
 
 def _describe_missing_reply(interpreter: str, code: int, output: str, errors: str) -> str:

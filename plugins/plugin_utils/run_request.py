@@ -126,7 +126,7 @@ def _needs_keys(entry: QueueEntry, spec: SessionSpec | None) -> bool:
 
 def read_look(variables: Mapping[str, Any]) -> RunOptions:
     """Return the options of a run that looks at one session. Raises :class:`ValidationError` with all problems."""
-    return _parse(variables, LOOK)[1]
+    return parse_request(variables, LOOK)[1]
 
 
 def selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:

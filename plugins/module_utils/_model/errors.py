@@ -50,6 +50,16 @@ def sentence(error: Exception) -> str | None:
     return as_sentence(printable(str(error))) if isinstance(error, EXPECTED) else None
 
 
+def cause(error: BaseException) -> str:
+    """Return why something ended, as a phrase: the message of an error, or its class, or both if it is a bug.
+
+    The message of a bug says little by itself: that of a :class:`KeyError` is the key.
+    """
+    text, name = as_phrase(error), type(error).__name__
+    is_bug = type(error).__module__ == "builtins" and not isinstance(error, EXPECTED)
+    return f"{name}: {text}" if text and is_bug else text or name
+
+
 def as_sentence(text: str) -> str:
     """Return text with a full stop at its end, unless it ends with one or with a question mark."""
     return text if text.endswith((".", "?")) else f"{text}."

@@ -31,6 +31,11 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
+def printable_line(text: str) -> str:
+    """Return text that is shown as one line, with each unsafe character escaped, and newlines too."""
+    return printable(text.rstrip("\r")).replace("\n", "\\n")
+
+
 def printable_data(value: Any, json_text: str | None = None) -> Any:
     """Return plain data with all of its text made safe, keys included, except :data:`PLAN_INPUTS`.
 

@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from ...module_utils._model.errors import cause
 from .start_steps import APPLY, CLAIM, COMMAND, COMMIT, PULL, READY, REMOVE, Reply, Start
 
 Work = Mapping[str, Sequence[tuple[Start, Sequence[str]]]]
@@ -94,7 +95,7 @@ class Starting:
 
     def _break_off(self, error: BaseException) -> None:
         """Note that the run ends here for the sessions that are under way."""
-        reason = str(error).strip().rstrip(".") or type(error).__name__
+        reason = cause(error)
         for name, start in self._starts.items():
             # What other runs were faster with is not planned again.
             if not start.complete and not start.has_failure:

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._model.errors import one_line
 from ...module_utils._model.images import ImageIdentity
 from ...module_utils._model.plain_data import to_plain
 from ...module_utils._model.plan import Kernel
@@ -199,7 +200,7 @@ class Start:
         outcome: dict[str, Any] = {"refused": "", "printed": [], "containers": {}, "rollback_failed": False}
         for step in ORDER:
             result = self._result(step, agent)
-            outcome["refused"] = outcome["refused"] or result.get("refused") or ""
+            outcome["refused"] = outcome["refused"] or one_line(result.get("refused") or "")
             outcome["printed"] += result.get("printed") or []
             outcome["containers"] |= result.get("containers") or {}
             if "failed" in result:

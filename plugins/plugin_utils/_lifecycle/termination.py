@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
@@ -30,12 +30,14 @@ from .._report.record import ended_record, session_record, unplanned_record
 BY_USER = "terminate_session was run"
 
 
-def add_end_results(record: Mapping[str, Any], results: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def add_end_results(record: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the record of an ended session with what its agents report: the grace was exceeded, output was lost.
 
-    Without results it is as it was; what an earlier run has added stays.
+    ``results`` are by agent. One that the record does not name has no say, even if it says that it held a part, unless
+    the record names none. Without results it is as it was; what an earlier run has added stays.
     """
-    listed = list(results)
+    named = {kernel["agent"] for kernel in record.get("kernels") or ()}
+    listed = [result for agent, result in results.items() if agent in named or not named]
     if not listed:
         return dict(record)
     exceeded = bool(record.get("grace_exceeded")) or any(result.get("grace_exceeded") for result in listed)

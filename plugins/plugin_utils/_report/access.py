@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.printable import printable_line
 from ...module_utils._model.session import SSH
 
 
@@ -65,4 +66,4 @@ def render_access(name: str, links: Iterable[Mapping[str, Any]], host_key: str =
     if apps:
         token = f"backendai.cluster.session_token -e session_name={name} -e session_token_path=FILE"
         lines += ["Its apps require a token:", *apps, f"Create a token with ansible-playbook -i INVENTORY {token}"]
-    return lines
+    return [printable_line(line) for line in lines]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.errors import as_phrase
-from ...module_utils._model.printable import printable
+from ...module_utils._model.printable import printable_line
 from ...module_utils._model.strict_json import parse_json
 from ...module_utils._model.validation import ValidationError
 from .._queue.entry import CREATING, PENDING, QueueEntry
@@ -97,13 +97,13 @@ def render_logs(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the report as lines of text: a heading for each log, then its lines, with control characters escaped."""
     for kernel in report["kernels"]:
         code = "" if kernel["exit_code"] is None else f" with code {kernel['exit_code']}"
-        yield f"== {kernel['hostname']} on {kernel['agent']}: {kernel['status']}{code} =="
-        yield from map(_shown, kernel["log"])
+        yield printable_line(f"== {kernel['hostname']} on {kernel['agent']}: {kernel['status']}{code} ==")
+        yield from map(printable_line, kernel["log"])
         for app, log in kernel["apps"].items():
-            yield f"== {kernel['hostname']}, app {app} =="
-            yield from map(_shown, log)
+            yield printable_line(f"== {kernel['hostname']}, app {app} ==")
+            yield from map(printable_line, log)
         if kernel["error"]:
-            yield f"== {kernel['hostname']}: {_shown(kernel['error'])} =="
+            yield printable_line(f"== {kernel['hostname']}: {kernel['error']} ==")
 
 
 def _container_logs(hostname: str, agent: str, part: Mapping[str, Any] | None, answers: AgentReports) -> dict[str, Any]:
@@ -144,8 +144,3 @@ def parse_lines(log: str) -> list[str]:
 def _error_message(name: str, agents: Mapping[str, str]) -> str:
     unreachable = "; ".join(f"{agent} is unavailable: {reason}" for agent, reason in agents.items())
     return f"not all logs of the session {name!r} could be read: {unreachable}."
-
-
-def _shown(line: str) -> str:
-    """Return a line as it is shown, on one line and with control characters escaped."""
-    return printable(line.rstrip("\r")).replace("\n", "\\n")

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.errors import as_phrase
+from ...module_utils._model.errors import as_phrase, cause
 from ...module_utils._model.session import MAIN1
 from .._lifecycle.start_result import summarize_record
 from .._queue.entry import PENDING
@@ -77,7 +77,7 @@ def _refused(run: SessionRun, error: str) -> Created:
 
 def _let_go(run: SessionRun, error: BaseException) -> None:
     """Release what is not on agents, and record what has become of the session of the request."""
-    reason, spec = as_phrase(error) or type(error).__name__, run.site.request.spec
+    reason, spec = cause(error), run.site.request.spec
     released: dict[str, Mapping[str, Any]] = {}
     try:
         released = {entry.name: entry.record for entry in run.release(reason)}

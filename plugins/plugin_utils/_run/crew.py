@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.errors import as_sentence
-from ...module_utils._model.printable import printable
 from .._lifecycle.pulls import PAUSES, Poll, Pulls, by_turn
 from .._lifecycle.start import Replies, Work
 from .._lifecycle.start_steps import (
@@ -113,7 +112,7 @@ class AgentCrew:
             reply = replies.get(start.id, {})
             if reply.get("lost_output"):
                 name = start.decided["plan"]["name"]
-                self._outcome.warn(printable(f"{name}: output was lost: {'; '.join(reply['lost_output'])}"))
+                self._outcome.warn(f"{name}: output was lost: {'; '.join(reply['lost_output'])}")
             for text in reply.get("warnings") or ():
-                self._outcome.warn(printable(f"{agent}: {text}"))
+                self._outcome.warn(f"{agent}: {text}")
         return replies

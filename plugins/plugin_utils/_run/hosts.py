@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.errors import as_phrase, as_sentence
-from ...module_utils._model.printable import printable
+from ...module_utils._model.errors import as_phrase, as_sentence, one_line
 from ...module_utils._model.session import MAIN1
 from ...module_utils._module import ROUTES_OPTIONS
 from .._lifecycle.routes import find_unrouted
@@ -20,7 +19,7 @@ from ..host_link import Template
 from ..host_request import coerce
 from ..survey import survey
 from .outcome import Outcome
-from .reconciling import Reconciled
+from .reconciling import Ends, Reconciled
 from .site import Site
 
 REAP_SECONDS, REMOVE_SECONDS, ROUTES_SECONDS, LOGS_SECONDS = 600, 600, 60, 300
@@ -93,10 +92,11 @@ class Hosts:
         """Return the ids of ended sessions of an update that no gateway has a route to any longer."""
         return find_unrouted(update, self._site.request.gateways, self._confirmed)
 
-    def reap(self, reconciled: Reconciled) -> dict[str, list[Mapping[str, Any]]]:
-        """Have agents end and restart sessions, and read those agents again; return how sessions have ended, by id.
+    def reap(self, reconciled: Reconciled) -> Ends:
+        """Have agents end and restart sessions, and read those agents again; return how sessions have ended.
 
-        What fails is a warning: the next run tries again.
+        An agent has a say about the sessions that it was asked to end. What fails is a warning: the next run tries
+        again. Of other sessions, which may be claims that have expired, the warning names the agent.
         """
         unrouted = self.unrouted(reconciled.routes)
         names = sorted({*reconciled.agents, *(reconciled.reserving if unrouted else ())})
@@ -111,7 +111,7 @@ class Hosts:
                 "history_days": self._site.request.run.history_days,
             }
 
-        ends: dict[str, list[Mapping[str, Any]]] = {}
+        ends: dict[str, dict[str, Mapping[str, Any]]] = {}
         title = "Remove ended sessions and restart failed containers"
         for name, answer in self.agents.ask("reap", names, options, REAP_SECONDS, title).items():
             if isinstance(answer, Failure):
@@ -119,18 +119,22 @@ class Hosts:
                 continue
             self._outcome.add(name, answer)
             self._warn(name, answer)
+            asked = reconciled.end.get(name, [])
             for session_id, sentence in answer["failures"].items():
-                self._outcome.warn(printable(f"{session_id}: {sentence}"))
-            for session_id, end in (answer.get("ends") or {}).items():
-                ends.setdefault(session_id, []).append(end)
-                self._warn_of_lost_output(session_id, end)
+                known = session_id in (*asked, *reconciled.restart.get(name, ()))
+                self._outcome.warn(f"{'' if known else f'{name}: '}{session_id}: {sentence}")
+            for session_id in asked:
+                end = (answer.get("ends") or {}).get(session_id)
+                if end is not None:
+                    ends.setdefault(session_id, {})[name] = end
+                    self._warn_of_lost_output(session_id, end)
         self.survey(names)
         return ends
 
     def remove(
         self, session_id: str, agents: Sequence[str], unrouted: Sequence[str]
-    ) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
-        """Have agents remove a session; return what they report of its end, and why others have not removed it."""
+    ) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+        """Have agents remove a session; return what each reports of its end, and why others have not removed it."""
         run = self._site.request.run
         request = {
             "sessions": [{"id": session_id, "nonce": None}],
@@ -140,19 +144,19 @@ class Hosts:
         }
         title = "Remove this agent's part of the session"
         answers = self.agents.ask("remove", agents, lambda *_host: request, REMOVE_SECONDS, title)
-        ends, failures = [], {}
+        ends, failures = {}, {}
         for name, answer in answers.items():
             if isinstance(answer, Failure):
-                failures[name] = answer.message
+                failures[name] = one_line(answer.message)
                 continue
             self._outcome.add(name, answer)
             self._warn(name, answer)
             reply = answer["sessions"].get(session_id)
             if reply is not None:
-                ends.append(reply)
+                ends[name] = reply
                 self._warn_of_lost_output(session_id, reply)
                 if "failed" in reply:
-                    failures[name] = reply["failed"]
+                    failures[name] = one_line(reply["failed"])
         return ends, failures
 
     def wait_for_end(self, session_id: str, agent: str) -> int | None:
@@ -180,9 +184,9 @@ class Hosts:
 
     def _warn(self, host: str, answer: Mapping[str, Any]) -> None:
         for text in answer.get("warnings") or ():
-            self._outcome.warn(printable(f"{host}: {text}"))
+            self._outcome.warn(f"{host}: {text}")
 
     def _warn_of_lost_output(self, session_id: str, end: Mapping[str, Any]) -> None:
         lost = "; ".join(end.get("lost_output") or ())
         if lost:
-            self._outcome.warn(printable(f"{session_id}: output was lost: {lost}"))
+            self._outcome.warn(f"{session_id}: output was lost: {lost}")

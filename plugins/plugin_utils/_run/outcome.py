@@ -33,16 +33,17 @@ class Outcome:
         self.changed |= bool(answer.get("changed"))
         diff = answer.get("diff")
         if diff and diff["before"] != diff["after"]:
-            self.diffs.append({"before_header": host, "after_header": host, **diff})
+            self.diffs.append({**diff, "before_header": host, "after_header": host})
 
     def plan(self, name: str, description: str) -> None:
         """Take the plan of a new session, which changes nothing yet."""
         self.diffs.append({"before_header": name, "after_header": name, "before": "", "after": description})
 
     def warn(self, text: str) -> None:
-        """Take a warning, once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        """Take a warning, once, as one line."""
+        line = one_line(text)
+        if line not in self.warnings:
+            self.warnings.append(line)
 
     def take(self, step: str, host: str, answer: Answer | None) -> None:
         """Take the beginning of a step, and each answer of a host."""
@@ -65,12 +66,14 @@ class Outcome:
         self._tell(printable(f"{step} ({host}): {state}"))
 
     def note(self, line: str) -> None:
-        """Tell something else."""
-        self._tell(printable(line))
+        """Tell something else, on one line."""
+        self._tell(one_line(line))
 
 
 def _problem_in(answer: Mapping[str, Any]) -> str:
     """Return what went wrong with one of the sessions of an answer, or with what it is about; empty if nothing did."""
-    replies = (answer.get("sessions") or {}).values()
+    sessions = answer.get("sessions")
+    # Of some phases they are a list of names.
+    replies = sessions.values() if isinstance(sessions, Mapping) else ()
     problems = [str(reply.get("failed") or reply.get("refused") or "") for reply in replies if isinstance(reply, dict)]
     return str(answer.get("error") or "") or next(filter(None, problems), "")

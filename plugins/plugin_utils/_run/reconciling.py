@@ -23,8 +23,8 @@ from ..absence_file import load_absences, save_absences
 from ..cluster_view import Answers, attendance_in, read_answers, with_addresses
 from .site import Site
 
-Ends = Mapping[str, Iterable[Mapping[str, Any]]]
-"""What agents have reported of the ends of sessions, by session id."""
+Ends = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""What agents have reported of the ends of sessions, by session id, then by agent."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ...module_utils._model.errors import as_phrase
+from ...module_utils._model.errors import cause
 from .session_run import SessionRun
 from .settling import Settled
 
@@ -16,5 +16,5 @@ def schedule(run: SessionRun) -> list[Settled]:
     try:
         return run.start_waiting(all_routes=True)
     except BaseException as error:
-        run.release(as_phrase(error) or type(error).__name__)
+        run.release(cause(error))
         raise

@@ -27,7 +27,7 @@ from .crew import AgentCrew
 from .hosts import Hosts
 from .new_session import Planned, plan_session
 from .outcome import Outcome
-from .reconciling import Reconciled, reconcile_queue
+from .reconciling import Ends, Reconciled, reconcile_queue
 from .requests import Requests
 from .settling import Settled, release, settle, waits
 from .site import Site
@@ -67,9 +67,7 @@ class SessionRun:
         ends = self.hosts.reap(found)
         return self._reconcile(ends, abandoned=abandoned, all_routes=all_routes) if found.agents else found
 
-    def _reconcile(
-        self, ends: Mapping[str, list[Mapping[str, Any]]], *, abandoned: bool, all_routes: bool
-    ) -> Reconciled:
+    def _reconcile(self, ends: Ends, *, abandoned: bool, all_routes: bool) -> Reconciled:
         found = reconcile_queue(
             self.site,
             self.hosts.answers,

@@ -13,10 +13,11 @@ from typing import Any
 
 from ...module_utils._model.images import images_from_dict
 from ...module_utils._model.plan import SessionPlan
+from ...module_utils._model.printable import printable_line
 from ...module_utils._model.session import MAIN1
 from .._lifecycle.start_result import StartResult, combine_replies, requeue_or_end
 from .._lifecycle.start_steps import Start
-from .._queue.entry import CREATING, QueueEntry, mark_running
+from .._queue.entry import CREATING, PENDING, QueueEntry, mark_running
 from .._queue.owner import current_owner
 from .._report.record import session_record
 from .site import Site
@@ -42,7 +43,7 @@ class Settled:
     @property
     def printed_lines(self) -> list[str]:
         """What containers of a failed start printed last, to be shown; it is in no record."""
-        return [f"  {line}" for line in self.printed]
+        return [f"  {printable_line(line)}" for line in self.printed]
 
     @property
     def host_key(self) -> str:
@@ -72,7 +73,7 @@ def settle(site: Site, start: Start) -> Settled:
 def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: StartResult) -> dict[str, Any]:
     """Update the queue, unless a later run has taken the session over, and return the current record.
 
-    A session that is requeued has the record of its queue entry.
+    A session that is requeued, or has been settled before, has the record of its queue entry.
     """
     if site.check_mode:
         return record
@@ -80,6 +81,9 @@ def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: Sta
         entry = site.queue.entry(start.id)
         if entry is None:
             return record
+        if entry.state == PENDING or entry.has_ended:
+            # It was settled before, and the run was interrupted since: the record says what the queue does.
+            return entry.record
         if entry.state != CREATING or entry.owner != current_owner():
             return {**record, "created_at": entry.enqueued_at}
         if outcome.status == "RUNNING":
@@ -92,7 +96,7 @@ def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: Sta
         failed = {**record, "error": outcome.error_at_end}
         kept = requeue_or_end(entry, failed, outcome, time.time())
         site.queue.save(kept)
-        return kept.record if kept.state == "PENDING" else failed
+        return kept.record if kept.state == PENDING else failed
 
 
 def release(site: Site, reason: str, held: Collection[str]) -> list[QueueEntry]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.errors import as_phrase, as_sentence
+from ...module_utils._model.errors import as_sentence, cause
 from ...module_utils._model.validation import ValidationError
 from .._lifecycle.routes import build_gateway_update
 from .._lifecycle.start_result import summarize_record
@@ -41,7 +41,7 @@ def terminate(run: SessionRun) -> Mapping[str, Any]:
     except NotEndedError:
         raise
     except BaseException as error:
-        run.release(as_phrase(error) or type(error).__name__)
+        run.release(cause(error))
         raise
     return record
 
@@ -75,7 +75,7 @@ def _remove(run: SessionRun, end: Termination, unrouted: Sequence[str]) -> dict[
     Agents on which it could not be removed are kept in the queue.
     """
     site, options = run.site, run.site.request.run
-    ends, failures = run.hosts.remove(end.record["id"], end.agents, unrouted) if end.agents else ([], {})
+    ends, failures = run.hosts.remove(end.record["id"], end.agents, unrouted) if end.agents else ({}, {})
     if failures and not options.force:
         raise NotEndedError(" ".join(f"{name}: {as_sentence(text)}" for name, text in failures.items()))
     for name, text in failures.items():

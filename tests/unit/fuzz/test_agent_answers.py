@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,9 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
     AgentReports,
     build_verification_report,
 )
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.hosts import Hosts
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.outcome import Outcome
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.reconciling import Reconciled
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
 from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, public_keys, queued, record
@@ -59,11 +62,12 @@ LINK = {
     "ssh": {"host": "door.example.org", "port": 31000},
     "apps": [{"name": "web", "protocol": "http", "url": "https://door.example.org/"}],
 }
+DIFF = {"before": "", "after": "x"}
 REPLIES: dict[str, dict[str, Any]] = {
     "survey": {"agent": holders(PLAN)["agent1"].to_dict(), "error": None},
     "start": {
         "changed": True,
-        "diff": {"before": "", "after": "x"},
+        "diff": DIFF,
         "sessions": {
             SESSION_ID: {
                 "steps": ["claim", "apply"],
@@ -74,15 +78,21 @@ REPLIES: dict[str, dict[str, Any]] = {
             }
         },
     },
-    "remove": {"changed": True, "sessions": {SESSION_ID: {"failed": "it is busy."}}},
+    "remove": {"changed": True, "diff": DIFF, "sessions": {SESSION_ID: {"failed": "it is busy."}}},
     "pull": {
         "changed": True,
+        "diff": DIFF,
         "images": {"lab/python:1": {"id": "sha256:1", "digest": "sha256:1", "reference": ""}},
         "under_way": ["lab/busybox:1"],
         "started": True,
         "progress": "1 of 2 GB",
     },
-    "reap": {"changed": False, "failures": {SESSION_ID: "it is busy."}},
+    "reap": {
+        "changed": False,
+        "diff": DIFF,
+        "failures": {SESSION_ID: "it is busy."},
+        "ends": {SESSION_ID: {"grace_exceeded": True, "lost_output": ["main1: no room"]}},
+    },
     "wait": {"ended": True, "exit_code": 0},
     "verify": {"parts": [VERIFIED], "error": None},
     "logs": {"parts": [LOGGED], "error": None},
@@ -98,13 +108,20 @@ REPLIES: dict[str, dict[str, Any]] = {
         "expires_at": 1772337597,
         "token": "head.claims.signature",
     },
-    "routes": {"changed": True, "links": [LINK], "warnings": ["HAProxy is not running."], "unrouted": [SESSION_ID]},
+    "routes": {
+        "changed": True,
+        "diff": DIFF,
+        "links": [LINK],
+        "warnings": ["HAProxy is not running."],
+        "unrouted": [SESSION_ID],
+    },
 }
 """A reply of each phase that has all fields."""
 
 
 def consume(phase: str, reply: dict[str, Any]) -> None:
     """Use a reply as the control node does."""
+    take(phase, reply)
     if phase == "survey" and reply["agent"]:
         cluster = ClusterState({"agent1": AgentFacts.from_dict("agent1", reply["agent"])}, {})
         use([queued(2)], cluster)
@@ -138,6 +155,50 @@ def consume(phase: str, reply: dict[str, Any]) -> None:
         "\n".join(
             access.render_access("train-llm", access.session_links(SESSION_ID, {"gateway1": reply["links"]}), "key")
         ).encode()
+
+
+class Replying:
+    """Hosts of which each replies the same."""
+
+    def __init__(self, reply: Mapping[str, Any]) -> None:
+        self._reply = reply
+
+    def ask(self, _phase: str, names: Iterable[str], *_how: object) -> dict[str, Any]:
+        return dict.fromkeys(names, self._reply)
+
+    def give_up(self) -> None:
+        raise AssertionError("nothing is under way")
+
+
+class SurveyedHosts(Hosts):
+    """Hosts that need not be surveyed again."""
+
+    def survey(self, names: Iterable[str] | None = None) -> None:
+        assert names is not None
+
+
+def take(phase: str, reply: Mapping[str, Any]) -> None:
+    """Use a reply in a run that asks hosts itself: what is said of it, and what it means for the session."""
+    told: list[str] = []
+    outcome = Outcome(told.append)
+    outcome.take("Step", "agent1", reply)
+    outcome.add("agent1", reply)
+    options = SimpleNamespace(force=False, history_days=30.0)
+    site: Any = SimpleNamespace(request=SimpleNamespace(gateways=["gateway1"], run=options, agents=[]))
+    hosts = SurveyedHosts(site, Replying(reply), Replying(reply), list, outcome)
+    update = {"changed": True, "routes": [], "ended": [SESSION_ID], "vacated": []}
+    if phase == "remove":
+        _ends, failures = hosts.remove(SESSION_ID, ["agent1"], [])
+        assert all(text.strip() for text in failures.values())
+    elif phase == "routes":
+        hosts.update_gateways(update)
+    elif phase == "reap":
+        hosts.reap(Reconciled({"agent1": [SESSION_ID]}, {}, ["agent1"], [], update, [], []))
+    assert [line for line in told if "\n" in line] == []
+    hosts_named = {diff[header] for diff in outcome.diffs for header in ("before_header", "after_header")}
+    assert hosts_named <= {"agent1", "gateway1"}
+    assert all({*diff} == {"before", "after", "before_header", "after_header"} for diff in outcome.diffs)
+    json.dumps([outcome.diffs, outcome.warnings])
 
 
 DECIDED = {
@@ -176,6 +237,34 @@ def test_any_reply_is_used_or_refused(phase: str) -> None:
             assert_sentence(error)
 
     try_all()
+
+
+FAILED: dict[str, Any] = {"a": {"failed": None}}
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    7,
+    "x",
+    "a\nb",
+    [],
+    [1],
+    [[]],
+    {},
+    {"a": "b"},
+    FAILED,
+    {**DIFF, "before_header": "agent2"},
+)
+
+
+@pytest.mark.parametrize("phase", REPLIES)
+def test_a_field_that_another_phase_has_is_told_or_refused_whatever_it_is(phase: str) -> None:
+    for name in sorted({"failed", "msg", *(field for reply in REPLIES.values() for field in reply)}):
+        for junk in JUNK:
+            answer = json.dumps({"result": {**REPLIES[phase], name: junk}}).encode()
+            try:
+                take(phase, PrintingHost(answer).call(phase, {}, {}, 60))
+            except (AnsibleActionFail, ClusterError) as error:
+                assert_sentence(error)
 
 
 class PrintingHost(HostAction):

@@ -74,9 +74,7 @@ class AskedHosts:
             return Failure(str(error))
         self.asked.append(Asked(phase, name, options, seconds))
         answer = self._answer(self.asked[-1])
-        if not isinstance(answer, Failure):
-            check_reply(phase, answer)
-        return answer
+        return answer if isinstance(answer, Failure) else check_reply(phase, answer)
 
 
 def use_short_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
-from tests.unit.builders import plan, requested, spec
-from tests.unit.plugins.action.asked_hosts import Asked, use_short_names
+from tests.unit.builders import NOW, plan, requested, spec
+from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.session_site import SessionSite, note_shown
 
 MakeSite = Callable[..., SessionSite]
+OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 BATCH = plan({"agent1": 1, "agent2": 1}, command="train")
 
 
@@ -169,6 +173,37 @@ def test_what_agents_say_of_a_reap_is_a_warning(make_site: MakeSite, queue: Queu
     site.fault = lambda asked: failures if asked.phase == "reap" else None
     warnings = site.queue()["warnings"]
     assert warnings == [f"{BATCH.id}: the engine hangs.", f"{BATCH.id}: output was lost: x"]
+
+
+def test_an_agent_has_no_say_about_the_end_of_sessions_that_it_was_not_asked_to_end(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    """It cannot write into their records, and what it says about them is said to be its own words."""
+    other = dataclasses.replace(plan({"agent1": 1}, name="other"), id=OTHER_ID)
+    gone = ended_record(session_record(other, "TERMINATED"), "TERMINATED", "its time was up", None, NOW, NOW)
+    waits_for_agent1 = requested(8, id=OTHER_ID, name="other", state="RUNNING", plan=other)
+    queue.save(mark_terminating(waits_for_agent1, gone, ["agent1"], NOW))
+    over = plan({"agent2": 1}, command="train")
+    queue.save(requested(9, id=over.id, name=over.name, state="RUNNING", plan=over))
+    site = make_site()
+    site.agents["agent2"].parts[over.id] = (over, True)
+    site.agents["agent2"].stopped = {"main1": ("exited", 0)}
+    lie = {"grace_exceeded": True, "lost_output": ["all of it"]}
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.host == "agent1":
+            return GONE if asked.phase == "survey" else None
+        answer = site.agents[asked.host].reply(asked)
+        if asked.phase != "reap" or not isinstance(answer, dict):
+            return answer
+        return {**answer, "failures": {OTHER_ID: "it was stolen."}, "ends": {OTHER_ID: lie}}
+
+    site.fault = fault
+    warnings = site.queue()["warnings"]
+    (entry,) = [entry for entry in queue.entries() if entry.id == OTHER_ID]
+    assert (entry.state, entry.record) == ("TERMINATING", gone)
+    assert f"agent2: {OTHER_ID}: it was stolen." in warnings
+    assert not [text for text in warnings if "all of it" in text]
 
 
 def test_held_sessions_do_not_start(make_site: MakeSite, queue: QueueStore) -> None:

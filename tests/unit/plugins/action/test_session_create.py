@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.playbook.task import Task
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
+from ansible_collections.backendai.cluster.plugins.plugin_utils._run.crew import TITLES
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from tests.unit.builders import IMAGE, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
-from tests.unit.plugins.action.session_site import SessionSite, note_shown
+from tests.unit.plugins.action.session_site import SessionSite, gateway_reply, note_shown
 
 ASKED: dict[str, Any] = {
     "name": "train-llm",
@@ -160,8 +162,6 @@ def test_images_are_pulled_before_the_containers_start(make_site: MakeSite) -> N
 
 
 def test_a_plan_is_shown_with_the_differences_of_agents(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ansible.playbook.task import Task
-
     monkeypatch.setattr(Task, "diff", True)
     (plan_of, *_others) = make_site().session(**ASKED)["diff"]
     assert plan_of["before_header"] == "train-llm"
@@ -272,6 +272,76 @@ def test_a_step_that_fails_is_rolled_back_on_all_agents(make_site: MakeSite, que
     assert site.shown == ["Session train-llm is ERROR."]
 
 
+@pytest.mark.parametrize("host", ["agent3", "gateway1"])
+def test_what_a_hostile_host_says_beside_its_answer_stops_no_other(
+    make_site: MakeSite, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """It may send the fields of other phases in any shape, and choose no header of a difference."""
+    site = make_site(4, 4, 4, gateways=("gateway1",))
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.host != host:
+            return None
+        answer = gateway_reply(asked) if host == "gateway1" else site.agents[host].reply(asked)
+        assert isinstance(answer, dict)
+        return {**answer, "sessions": [1], "error": None, "diff": {"before": "", "after": "all is well\n"}}
+
+    site.fault = fault
+    monkeypatch.setattr(Task, "diff", True)
+    result = site.session(**ASKED)
+    assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+    assert {diff["before_header"] for diff in result["diff"]} <= {"train-llm", host}
+
+
+@pytest.mark.parametrize("step", ["claim", "apply"])
+def test_a_step_that_fails_without_a_text_says_so(make_site: MakeSite, step: str) -> None:
+    site = make_site()
+    given: Any = None
+    site.fault = fails(step, "agent2", given)
+    assert site.session(**ASKED)["msg"] == (
+        "the session 'train-llm' was not created: agent2: it failed, and gave no reason."
+    )
+    assert any(line.startswith(f"{TITLES[step]} (agent2): failed: it failed, and gave") for line in site.progress)
+
+
+FORGED = "x\nSession train-llm is STOLEN."
+
+
+@pytest.mark.parametrize(
+    ("phase", "reply"),
+    [
+        ("apply", {"failed": FORGED, "printed": [FORGED], "warnings": [FORGED], "lost_output": [FORGED]}),
+        ("claim", {"refused": FORGED}),
+        ("pull", {"progress": FORGED, "warnings": [FORGED], "images": {}, "under_way": ["other:1"]}),
+        ("pull", Failure(FORGED)),
+        ("survey", Failure(FORGED, unreachable=True)),
+        ("routes", {"links": [], "unrouted": [], "warnings": [FORGED]}),
+        ("routes", Failure(FORGED)),
+    ],
+)
+def test_what_a_host_says_stays_on_its_line(
+    make_site: MakeSite, queue: QueueStore, phase: str, reply: dict[str, Any] | Failure
+) -> None:
+    site, first = make_site(gateways=("gateway1",)), list[str]()
+
+    def fault(asked: Asked) -> Answer | None:
+        if not of_step(asked, phase) or asked.host not in ("agent2", "gateway1") or (first and phase == "pull"):
+            return None
+        first.append(asked.host)
+        if asked.phase != "start" or isinstance(reply, Failure):
+            return reply
+        return {"sessions": {entry["id"]: reply for entry in asked.options["sessions"]}}
+
+    site.fault = fault
+    image = "other:1" if phase == "pull" else IMAGE
+    result = site.session(**{**ASKED, "image": image})
+    forged = [line for line in [*site.shown, *site.progress] if line.startswith("Session train-llm is STOLEN")]
+    assert (bool(first), forged) == (True, [])
+    assert not [text for text in [*site.warned, *result.get("warnings", ()), result.get("msg", "")] if "\n" in text]
+    records = [entry.record for entry in queue.entries()]
+    assert not [text for text in (json.dumps(each) for each in [*records, result["session"]]) if "\\n" in text]
+
+
 @pytest.mark.parametrize("step", ["claim", "apply"])
 def test_an_agent_that_dies_in_a_step_is_cleaned_up_later(make_site: MakeSite, queue: QueueStore, step: str) -> None:
     site, dead = make_site(), [False]
@@ -289,10 +359,16 @@ def test_an_agent_that_dies_in_a_step_is_cleaned_up_later(make_site: MakeSite, q
 
 @pytest.mark.parametrize("number", range(1, 13))
 @pytest.mark.parametrize(
-    "error", [InterruptionError("interrupted by SIGINT"), OSError("No space left on device")], ids=["SIGINT", "disk"]
+    ("error", "reason"),
+    [
+        (InterruptionError("interrupted by SIGINT"), "interrupted by SIGINT"),
+        (OSError("No space left\non device."), "No space left on device"),
+        (KeyError("before"), "KeyError: 'before'"),
+    ],
+    ids=["SIGINT", "disk", "bug"],
 )
 def test_a_run_that_ends_at_any_request_leaves_a_whole_session_or_none(
-    make_site: MakeSite, queue: QueueStore, number: int, error: BaseException
+    make_site: MakeSite, queue: QueueStore, number: int, error: BaseException, reason: str
 ) -> None:
     site, left = make_site(gateways=("gateway1",)), [number]
 
@@ -316,7 +392,7 @@ def test_a_run_that_ends_at_any_request_leaves_a_whole_session_or_none(
     else:
         # One that was never planned has no entry.
         assert [entry.state for entry in entries] in ([], ["TERMINATED"])
-        expected = f"the session 'train-llm' was not created: {error}."
+        expected = f"the session 'train-llm' was not created: {reason}."
         assert (site.record["status"], site.record["error"]) == ("ERROR", expected)
         assert [entry.record["error"] for entry in entries] in ([], [expected])
     assert not [entry for entry in entries if entry.owner]
@@ -351,6 +427,32 @@ def test_an_interruption_between_two_attempts_ends_the_session(
         site.session(**ASKED)
     assert [(entry.state, entry.owner) for entry in queue.entries()] == [("TERMINATED", None)]
     assert site.record["error"] == "the session 'train-llm' was not created: interrupted by SIGHUP."
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_an_interruption_before_the_record_is_written_leaves_one_that_says_what_the_queue_does(
+    make_site: MakeSite, queue: QueueStore, monkeypatch: pytest.MonkeyPatch, waited: bool
+) -> None:
+    site, written = make_site(), []
+    asked_for = spec(cluster_mode="multi-node", cluster_size=4, resources={"cpu": 2, "mem": "1g"}, env=ASKED["env"])
+    if waited:
+        queue.save(requested(1, asked_for, name="train-llm"))
+    site.fault = fails("apply", "agent2")
+    write = session_run.SessionRun.write_record
+
+    def interrupted(run: session_run.SessionRun, record: Any) -> None:
+        written.append(record)
+        if len(written) == 1:
+            raise InterruptionError("interrupted by SIGINT")
+        write(run, record)
+
+    monkeypatch.setattr(session_run.SessionRun, "write_record", interrupted)
+    with pytest.raises(InterruptionError):
+        site.session(**ASKED)
+    (entry,) = queue.entries()
+    assert (entry.state, entry.attempts) == (("PENDING", 1) if waited else ("TERMINATED", 0))
+    assert site.record == entry.record
+    assert site.record["status"] == ("PENDING" if waited else "ERROR")
 
 
 # ---- the command
@@ -487,7 +589,32 @@ def test_a_state_that_is_none_is_refused(make_site: MakeSite) -> None:
         make_site().session(**ASKED, state="there")
 
 
-def test_a_plan_that_is_interrupted_is_let_go(make_site: MakeSite, queue: QueueStore) -> None:
+@pytest.mark.parametrize(
+    ("act", "recorded"),
+    [
+        (lambda site: site.session(**ASKED), True),
+        (lambda site: site.session(name="train-llm", state="absent"), False),
+        (lambda site: site.queue(), False),
+    ],
+    ids=["create", "terminate", "queue"],
+)
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InterruptionError("interrupted by SIGINT"), "interrupted by SIGINT"),
+        (OSError("a\nb."), "a b"),
+        (KeyError("before"), "KeyError: 'before'"),
+    ],
+    ids=["SIGINT", "lines", "bug"],
+)
+def test_a_plan_that_is_interrupted_is_let_go(
+    make_site: MakeSite,
+    queue: QueueStore,
+    act: Callable[[SessionSite], Any],
+    recorded: bool,
+    error: BaseException,
+    reason: str,
+) -> None:
     """A session that this process owns, and has not begun to start, ends with it."""
     site, made = make_site(), plan({"agent1": 1})
 
@@ -495,14 +622,21 @@ def test_a_plan_that_is_interrupted_is_let_go(make_site: MakeSite, queue: QueueS
         if asked.phase == "survey":
             own = {"state": "CREATING", "owner": current_owner(), "attended": True, "plan": made}
             queue.save(requested(1, spec(), id=made.id, **own))
-            raise InterruptionError("interrupted by SIGINT")
+            raise error
         return None
 
     site.fault = fault
-    with pytest.raises(InterruptionError):
-        site.session(**ASKED)
-    assert [(entry.state, entry.record["status"]) for entry in queue.entries()] == [("TERMINATED", "ERROR")]
-    assert site.record["status"] == "ERROR"
+    with pytest.raises(type(error)):
+        act(site)
+    (entry,) = queue.entries()
+    assert (entry.state, entry.record["status"]) == ("TERMINATED", "ERROR")
+    assert entry.record["error"].endswith(f" was not created: {reason}.")
+    assert (site.record is not None) is recorded
+    if recorded:
+        assert (site.record["status"], site.record["error"]) == (
+            "ERROR",
+            f"the session 'train-llm' was not created: {reason}.",
+        )
 
 
 # ---- what cannot be written down

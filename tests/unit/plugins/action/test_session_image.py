@@ -101,7 +101,7 @@ def test_image_is_pulled_without_a_session_as_a_session_would(
     ask: Pull, sent: list[dict[str, Any]], printed: list[str]
 ) -> None:
     result = ask(
-        [STARTED, under_way("1.0 of 3.0 MB, 0 of 1 layers"), {**pulled(OTHER), "size": 3 * 10**6}], prefetch(OTHER)
+        [STARTED, under_way("1.0 of 3.0 MB,\n0 of 1 layers"), {**pulled(OTHER), "size": 3 * 10**6}], prefetch(OTHER)
     )
     assert (result["changed"], result["images"], result["missing"]) == (True, {OTHER: image_data()}, [])
     request = {name: sent[0][name] for name in ("phase", "session_id", "name", "reference", "logins", "registry")}

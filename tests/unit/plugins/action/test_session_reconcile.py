@@ -117,7 +117,10 @@ def test_what_agents_report_of_ends_is_saved_with_the_sessions_that_end(run: Run
     for number in (1, 2, 3):
         queue.save(requested(number, state="TERMINATING", spec=None, agents=("agent1", "agent2")))
     ended = queue.entries()[0].id
-    ends = {ended: [{"grace_exceeded": True, "lost_output": ["main1"]}, {}], "of nobody": [{}]}
+    ends = {
+        ended: {"agent1": {"grace_exceeded": True, "lost_output": ["main1"]}, "agent2": {}},
+        "of nobody": {"agent1": {}},
+    }
     run(Reconcile, {**ARGUMENTS, "ends": ends}, answers("agent2"))
     saved = [(entry.record.get("grace_exceeded"), entry.record.get("lost_output")) for entry in queue.entries()]
     assert (saved[0], {entry.agents for entry in queue.entries()}) == ((True, ["main1"]), {("agent2",)})

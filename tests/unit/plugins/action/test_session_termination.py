@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from tests.unit.builders import NOW, SESSION_ID, plan, requested
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
@@ -166,6 +166,21 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
         assert (result["failed"], result["msg"]) == (True, "agent2: the engine hangs.")
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"sessions": {SESSION_ID: {"failed": None}}}, "it failed, and gave no reason."),
+        ({"sessions": {SESSION_ID: {"failed": "the engine\nhangs"}}}, "the engine hangs."),
+        (Failure("the engine\nhangs."), "the engine hangs."),
+    ],
+)
+def test_why_a_removal_fails_is_one_sentence(make_site: MakeSite, queue: QueueStore, said: Answer, shown: str) -> None:
+    queue.save(RUNNING)
+    site = make_site()
+    site.fault = lambda asked: said if asked.phase == "remove" else None
+    assert end(site, name="train-llm")["msg"] == f"agent1: {shown} agent2: {shown}"
+
+
 def test_an_unread_agent_may_run_an_unknown_session(make_site: MakeSite, queue: QueueStore) -> None:
     site = make_site(held=False)
     site.hidden = {"agent3"}
@@ -208,6 +223,22 @@ def test_the_record_says_whether_the_grace_was_exceeded_and_what_was_lost(
     result = end(site, name="train-llm")
     assert (site.record["grace_exceeded"], site.record["lost_output"]) == (True, ["sub1: no room"])
     assert f"{MADE.id}: output was lost: sub1: no room" in result["warnings"]
+
+
+def test_an_agent_that_only_says_that_it_holds_a_part_has_no_say_in_the_record(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    queue.save(RUNNING)
+    site = make_site()
+    site.agents["agent3"].parts[MADE.id] = (MADE, True)
+    site.fault = lambda asked: (
+        {"sessions": {MADE.id: {"grace_exceeded": True, "lost_output": ["all of it"]}}}
+        if (asked.phase, asked.host) == ("remove", "agent3")
+        else None
+    )
+    end(site, name="train-llm")
+    assert ("remove", "agent3") in site.phases()
+    assert (site.record["grace_exceeded"], "lost_output" in site.record) == (False, False)
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -13,6 +13,7 @@ from ansible.plugins.action import display
 
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils import host_request, reply_memory
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import NO_REASON
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_request import coerce
 from tests.unit.connection import Answer, Sent, Way
 
@@ -164,9 +165,12 @@ def test_sentence_of_a_host_is_that_of_the_task(way: Way, shown: list[str]) -> N
     assert [text for text in shown if not text.startswith("EXEC")] == []
 
 
-def test_failure_that_is_no_text_is_a_failure(way: Way) -> None:
-    answering(way, f'{MARK}{{"failed": ["x"]}}')
-    with pytest.raises(AnsibleActionFail, match=r"^\['x'\]$"):
+@pytest.mark.parametrize(
+    ("failed", "sentence"), [('["x"]', r"\['x'\]"), ("null", NO_REASON), ('""', NO_REASON), ('" \\n."', NO_REASON)]
+)
+def test_failure_that_is_no_text_is_a_failure(way: Way, failed: str, sentence: str) -> None:
+    answering(way, f'{MARK}{{"failed": {failed}}}')
+    with pytest.raises(AnsibleActionFail, match=f"^{sentence}$"):
         ask(way)
 
 
@@ -185,10 +189,10 @@ SHOWN = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\x9b31m\\r\n\tEnd"
 
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_text_of_a_result_is_safe_to_print_and_keeps_its_lines(way: Way, ascii_only: bool) -> None:
-    result = {"diff": {"before": EVIL}, "warnings": [EVIL], EVIL: 1}
+    result = {"diff": {"before": EVIL, "after": ""}, "warnings": [EVIL], EVIL: 1}
     # A terminal between would have changed this line.
     answering(way, MARK + json.dumps({"result": result}, ensure_ascii=ascii_only))
-    assert ask(way) == {"diff": {"before": SHOWN}, "warnings": [SHOWN], SHOWN: 1}
+    assert ask(way) == {"diff": {"before": SHOWN, "after": ""}, "warnings": [SHOWN], SHOWN: 1}
 
 
 def test_sentence_of_a_host_is_safe_to_print(way: Way, shown: list[str]) -> None:

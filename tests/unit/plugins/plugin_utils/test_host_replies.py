@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import DataError
-from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import NO_REASON, check_reply
 from tests.unit.builders import plan
 
 PLAN = plan({"agent1": 1}).to_dict()
@@ -37,6 +37,10 @@ LISTED = {**LOGGED, "logs": {"main1": {"log": ["a"], "apps": {}, "error": None}}
         ("logs", {"parts": [LISTED], "error": None}, "parts[0].logs.main1.log must be text"),
         ("start", {"sessions": {"x": {"starting": 1}}}, "sessions.x.starting must be true or false"),
         ("start", {"sessions": {"x": {"printed": "a"}}}, "sessions.x.printed must be a list"),
+        ("start", {"sessions": {}, "diff": {"a": "b"}}, "diff.before is missing"),
+        ("wait", {"ended": True, "exit_code": 0, "diff": {"before": "", "after": 7}}, "diff.after must be text"),
+        ("targets", {"diff": {"before": "", "after": "", "after_header": "x"}}, "diff.after_header is not known"),
+        ("firewall_traffic", {"mode": "", "traffic": [], "unlisted": 0, "storage": [1]}, "storage[0] must be"),
         ("routes", {"links": []}, "unrouted is missing"),
         ("routes", {"links": [], "unrouted": "x"}, "unrouted must be a list"),
         ("routes", {"links": [{"id": "x"}]}, "links[0].name is missing"),
@@ -56,6 +60,21 @@ def test_a_plan_that_cannot_be_is_refused() -> None:
         check_reply("verify", {"parts": [{**PART, "plan": {**PLAN, "id": "x"}}], "error": None})
 
 
-def test_fields_of_later_releases_are_ignored() -> None:
-    check_reply("wait", {"ended": True, "exit_code": None, "signal": 9})
+def test_fields_of_later_releases_and_of_other_phases_are_ignored() -> None:
+    known = {"ended": True, "exit_code": None}
+    assert check_reply("wait", {**known, "signal": 9, "sessions": [1], "error": {}}) == known
     check_reply("verify", {"parts": [{**PART, "kernel": "6.1"}], "error": None})
+
+
+def test_a_reply_to_a_phase_that_is_not_listed_stays_as_it_is() -> None:
+    assert check_reply("targets", {"sessions": [1], "changed": False}) == {"sessions": [1], "changed": False}
+
+
+@pytest.mark.parametrize("text", [None, "", " \n", "."])
+def test_a_failure_without_a_text_says_so(text: str | None) -> None:
+    sessions = {"a": {"failed": text}, "b": {"failed": "no room."}, "c": {}}
+    for phase in ("start", "remove"):
+        checked = check_reply(phase, {"sessions": sessions})
+        assert checked == {"sessions": {**sessions, "a": {"failed": NO_REASON}}}
+    if text is not None:
+        assert check_reply("reap", {"failures": {"a": text}}) == {"failures": {"a": NO_REASON}}

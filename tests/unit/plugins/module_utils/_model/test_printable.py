@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.printable import printable, printable_data
+from ansible_collections.backendai.cluster.plugins.module_utils._model.printable import (
+    printable,
+    printable_data,
+    printable_line,
+)
 
 UNSAFE = {
     "\x1b[2J\x1b[31m": "\\x1b[2J\\x1b[31m",
@@ -27,6 +31,10 @@ SAFE = "caf\u00e9 \u65e5\u672c \U0001f469\u200d\U0001f4bb\u00a0…\n\tnext \\x1b
 def test_unsafe_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert printable_data({text: [{"a": text}]}) == {shown: [{"a": shown}]}
+
+
+def test_a_line_stays_one() -> None:
+    assert printable_line("a\tb\nc\rd\x1b\r") == "a\tb\\nc\\rd\\x1b"
 
 
 def test_all_other_text_remains() -> None:

@@ -89,6 +89,13 @@ def test_access_lines_contain_the_ssh_configuration_and_token_command() -> None:
     ]
 
 
+def test_what_a_gateway_says_stays_on_its_line() -> None:
+    said = {**LINK, "ssh": {"host": "a\nProxyCommand x", "port": 7}, "apps": [{"name": "b\nc", "url": "d\ne"}]}
+    lines = render_access("a", session_links(SESSION_ID, {"gateway1": [said]}), "key")
+    assert [line for line in lines if "\n" in line] == []
+    assert {"    HostName a\\nProxyCommand x", "  b\\nc              d\\ne"} <= {*lines}
+
+
 def test_access_lines_contain_a_known_host_key() -> None:
     assert render_access("a", [in_by("gateway1"), in_by("2001:db8::7")], "ssh-ed25519 HOST-main1")[5:] == [
         "and this into ~/.ssh/known_hosts:",

@@ -207,12 +207,19 @@ def test_a_terminal_obeys_nothing_of_what_users_print() -> None:
     parts["agent1"]["logs"]["main1"]["log"] = json.dumps(
         ["\x1b[2Ja\tb\r", "10%\r20%", "caf\u00e9 \u009b31m\x7f\x00", "\x1b]0;x\x07\u202etxt"]
     )
+    parts["agent1"]["logs"]["main1"]["apps"] = {"web ==\nx": '["a\\nb"]'}
+    parts["agent1"]["logs"]["main1"]["error"] = "a\nb"
+    parts["agent1"]["containers"] = {"main1": {"status": "running\nx", "exit_code": None}}
     report = logs_of(parts, hostname="main1")
-    assert list(render_logs(report))[1:] == [
+    assert list(render_logs(report)) == [
+        "== main1 on agent1: running\\nx ==",
         "\\x1b[2Ja\tb",
         "10%\\r20%",
         "caf\u00e9 \\x9b31m\\x7f\\x00",
         "\\x1b]0;x\\x07\\u202etxt",
+        "== main1, app web ==\\nx ==",
+        "a\\nb",
+        "== main1: a\\nb ==",
     ]
     assert report["kernels"][0]["log"][0] == "\x1b[2Ja\tb\r"
 
