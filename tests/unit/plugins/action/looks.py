@@ -30,7 +30,12 @@ class LookedAt(LookAction):
 
     @contextlib.contextmanager
     def calls_of(
-        self, _kinds: Sequence[Any], _task_vars: Mapping[str, Any], _tell: Tell = lambda _step, _host, _answer: None
+        self,
+        _kinds: Sequence[Any],
+        _task_vars: Mapping[str, Any],
+        _tell: Tell = lambda _step, _host, _answer: None,
+        *,
+        look: bool = False,
     ) -> Iterator[list[Any]]:
         variables = Variables({name: {} for name in self.names})
         type(self).hosts = AskedHosts(variables, type(self).answer)
