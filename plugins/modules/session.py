@@ -573,7 +573,7 @@ EXAMPLES = r"""
 
     - name: End the session
       backendai.cluster.session:
-        name: train
+        id: "{{ training.session.id }}"
         state: absent
 
 - name: Run a job to its end, and fail if its command fails

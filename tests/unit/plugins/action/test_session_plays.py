@@ -16,7 +16,7 @@ import yaml
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.integration.ansible_settings import ROOT
-from tests.unit.builders import IMAGE, agent_facts
+from tests.unit.builders import IMAGE, agent_facts, holders
 from tests.unit.plugins.action.test_session_info_plays import await_lines, environment, lives
 
 #: Agents that claim, start and remove sessions: ``parts`` has what they hold. A file ``hang-STEP`` lets a step hang.
@@ -131,6 +131,13 @@ class Site:
     def states(self) -> list[str]:
         return [entry.state for entry in QueueStore(str(self.folder / ".queue")).entries()]
 
+    def hold(self) -> None:
+        """Let the agents answer surveys with the session of the queue, which they run."""
+        (entry,) = QueueStore(str(self.folder / ".queue")).entries()
+        assert entry.plan
+        for name, facts in holders(entry.plan).items():
+            (self.folder / name).write_text(json.dumps({"agent": facts.to_dict(), "error": None}))
+
     @property
     def asked(self) -> list[str]:
         path = self.folder / "asked"
@@ -230,6 +237,50 @@ def test_a_request_that_is_not_valid_is_refused_with_all_problems(site: Site) ->
     assert run.returncode == 0, run.stdout + run.stderr
     assert (site.result["failed"], site.result["refused"], site.asked) == (True, True, [])
     assert ("cluster_size: " in site.result["msg"], "priority: " in site.result["msg"]) == (True, True)
+
+
+DOCUMENTED = (ROOT / "docs" / "playbooks.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+
+
+def documented(**args: Any) -> list[dict[str, Any]]:
+    """The playbook of the documentation, with other options of its session, and without what needs containers."""
+    (play,) = plays = yaml.safe_load(DOCUMENTED)
+    (block,) = play["tasks"]
+    (create,) = (made for made in block["block"] if "backendai.cluster.session" in made)
+    create["backendai.cluster.session"] |= args
+    block["block"] = [create]
+    result: list[dict[str, Any]] = plays
+    return result
+
+
+def create_as_documented(site: Site) -> None:
+    (create,) = documented()[0]["tasks"][0]["block"]
+    run = site.play([{**PLAY, "tasks": [create]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    site.hold()
+
+
+def test_the_documented_playbook_ends_its_session(site: Site) -> None:
+    create_as_documented(site)
+    assert site.parts == ["agent1"]
+    run = site.play(documented())
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (site.parts, site.states) == ([], ["TERMINATED"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [({"env": {"EPOCHS": "2"}}, "that differs in session_env (EPOCHS)"), ({"cluster_size": 0}, "cluster_size: ")],
+    ids=["while another has its name", "with an invalid option"],
+)
+def test_a_create_that_is_refused_leaves_the_session_of_another_run(
+    site: Site, more: dict[str, Any], message: str
+) -> None:
+    create_as_documented(site)
+    run = site.play(documented(**more))
+    assert run.returncode == 2
+    assert message in run.stdout + run.stderr
+    assert (site.parts, site.states) == (["agent1"], ["RUNNING"])
 
 
 @pytest.mark.parametrize("step", ["survey", "claim", "apply"])
