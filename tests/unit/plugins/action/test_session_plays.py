@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -281,6 +282,32 @@ def test_a_create_that_is_refused_leaves_the_session_of_another_run(
     assert run.returncode == 2
     assert message in run.stdout + run.stderr
     assert (site.parts, site.states) == (["agent1"], ["RUNNING"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_of_later_tasks_leaves_the_documented_session_with_a_lifetime(
+    site: Site, number: signal.Signals
+) -> None:
+    (play,) = plays = documented()
+    begun = site.folder / "begun"
+    play["tasks"][0]["block"].append({"ansible.builtin.shell": f"echo $$ > {begun}; exec sleep 600"})
+    line = ["env", "--default-signal=INT,TERM", *site.line(plays)]
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
+        ) as run,
+    ):
+        (pid,) = await_lines(begun, 1)
+        run.send_signal(number)
+        try:
+            assert run.wait(90) != 0
+        finally:
+            if lives(pid):
+                os.kill(int(pid), signal.SIGKILL)
+    (entry,) = QueueStore(str(site.folder / ".queue")).entries()
+    assert (site.parts, entry.state, (entry.spec or {})["max_lifetime"]) == (["agent1"], "RUNNING", 86400)
+    assert "End the session" not in (site.folder / "output").read_text()
 
 
 @pytest.mark.parametrize("step", ["survey", "claim", "apply"])
