@@ -26,10 +26,12 @@ from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
 from ansible.plugins.become import BecomeBase
 from ansible.plugins.connection import ConnectionBase
 from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin, lookup_loader
 from ansible.template import Templar
+from ansible.utils.fqcn import add_internal_fqcns
 
 Template = Callable[[Any], Any]
 """Returns a value with its templates rendered."""
@@ -42,6 +44,9 @@ DISCOVERED = "discovered_interpreter_python"
 
 USUAL_PYTHON = "/usr/bin/python3"
 """The Python of a host where none of Ansible's list is found."""
+
+RUNS_ONCE = frozenset(add_internal_fqcns(["linear", "debug"]))
+"""The strategies of plays in which ``run_once`` has an effect."""
 
 # The variables that select the plugins of a host's connection.
 _PLUGIN_VARIABLES = {"ansible_connection", "ansible_become_method"}
@@ -77,6 +82,11 @@ NOTHING_TYPED = Passwords()
 def forks() -> int:
     """Return how many hosts Ansible works on at the same time: from the command line, or else the configuration."""
     return int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
+
+
+def strategy_of(task: Task) -> str:
+    """Return the name of the strategy by which the play of a task runs: its own, or else that of the configuration."""
+    return str(task.get_play().strategy)
 
 
 def connection_settings(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:

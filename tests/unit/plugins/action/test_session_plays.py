@@ -208,6 +208,31 @@ def test_a_play_with_all_agents_makes_one_session(site: Site) -> None:
     assert site.parts == ["agent1", "agent2"]
 
 
+@pytest.mark.parametrize("name", ["free", "ansible.builtin.host_pinned"])
+def test_a_play_that_ignores_run_once_makes_no_session(site: Site, name: str) -> None:
+    settings = (ROOT / "ansible.cfg").read_text().replace("[defaults]", f"[defaults]\nstrategy = {name}")
+    settings = settings.replace("collections_path = ", f"collections_path = {ROOT}/")
+    (site.folder / "ansible.cfg").write_text(settings)
+    play, config = {**PLAY, "tasks": [task(run_once=True)]}, str(site.folder / "ansible.cfg")
+    run = site.play([{**play, "hosts": "agents"}], ANSIBLE_CONFIG=config)
+    assert run.returncode == 2
+    shown = " ".join((run.stdout + run.stderr).split())
+    assert f"run_once has no effect with strategy: {name}. Move it to a play with hosts: localhost." in shown
+    assert site.asked == []
+    run = site.play([play], ANSIBLE_CONFIG=config)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert site.parts == ["agent1", "agent2"]
+
+
+def test_the_strategy_of_a_play_counts_more_than_that_of_the_configuration(site: Site) -> None:
+    play = {**PLAY, "hosts": "agents", "tasks": [task(run_once=True)]}
+    run = site.play([{**play, "strategy": "free"}])
+    assert (run.returncode, site.asked) == (2, [])
+    run = site.play([{**play, "strategy": "linear"}], ANSIBLE_STRATEGY="free")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert site.parts == ["agent1", "agent2"]
+
+
 def test_a_task_may_loop_and_be_delegated(site: Site) -> None:
     args = {"name": "{{ item }}", "cluster_size": 1, "resources": {"cpu": 1, "mem": "1g"}}
     looping = task(args=args, loop=["one", "two"], delegate_to="localhost", vars={"ansible_user": "odd"})
