@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail
 from .agent_calls import AgentCalls, Mode, Tell
 from .agent_program import AGENT, HostKind
 from .control import ControlAction
-from .host_link import RUNS_ONCE, InventoryHosts, forks, strategy_of, typed_passwords
+from .host_link import RUNS_ONCE, InventoryHosts, displayed_while, forks, strategy_of, typed_passwords
 from .interruption import interruptible
 from .link_pool import LinkPool
 
@@ -62,9 +62,13 @@ class AgentsAction(ControlAction):
     def calls_of(
         self, kinds: Sequence[HostKind], task_vars: Mapping[str, Any], tell: Tell = lambda _step, _host, _answer: None
     ) -> Iterator[list[AgentCalls]]:
-        """Return what asks hosts of each kind; an interruption of the run ends the block."""
+        """Return what asks hosts of each kind; an interruption of the run ends the block, and nothing is shown then."""
         hosts, passwords = InventoryHosts(task_vars, self._loader), typed_passwords(self._play_context, task_vars)
-        with interruptible() as interruption, LinkPool(forks(), interruption.check) as pool:
+        with (
+            interruptible() as interruption,
+            displayed_while(interruption.heard),
+            LinkPool(forks(), interruption.check) as pool,
+        ):
             yield [
                 AgentCalls(
                     hosts,

@@ -112,9 +112,8 @@ class SessionAction(AgentsAction):
         return list((task_vars.get("groups") or {}).get(group) or ())
 
     def _tell(self, line: str) -> None:
-        """Show a line of progress, beside what the task prints; nobody may read it any more."""
-        with contextlib.suppress(OSError):
-            self._display.display(line, stderr=True)
+        """Show a line of progress, beside what the task prints."""
+        self._display.display(line, stderr=True)
 
     def find_template(self, name: str) -> str:
         """Return the path of a template: the user's own in Ansible's search path, else the collection's."""
@@ -142,9 +141,8 @@ class TaskEdge:
         return Requests(self._site.request.run, specs, self._render, self._credentials, several=several)
 
     def show(self, lines: Iterable[str]) -> None:
-        """Show lines to the user; nobody may read them any more."""
-        with contextlib.suppress(OSError):
-            self._action.show(lines)
+        """Show lines to the user."""
+        self._action.show(lines)
 
     def write(self, path: str, content: str) -> None:
         """Write a file that the user has asked for, unless the path is empty."""

@@ -39,6 +39,7 @@ def hang(step):
     if (folder / f"hang-{{step}}").exists():
         with (folder / "hanging").open("a") as hanging:
             hanging.write(f"{{os.getpid()}}\\n")
+        (folder / "worker").write_text(str(os.getppid()))
         time.sleep(600)
 
 def start(entry):
@@ -57,7 +58,7 @@ def start(entry):
 
 def remove(entry):
     (folder / "parts" / f"{{agent}}-{{entry['id']}}").unlink(missing_ok=True)
-    return {{}}
+    return {{"failed": "x" * 100000}} if (folder / "talks").exists() else {{}}
 
 with (folder / "asked").open("a") as asked:
     asked.write(f"{{agent}}:{{request['phase']}}\\n")
@@ -360,3 +361,28 @@ def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, numb
     assert site.record["status"] == "ERROR"
     assert any(f"the session 'train' was not created: {reason}" in site.record["error"] for reason in reasons)
     assert (site.parts, site.states) == ([], [] if step == "survey" else ["TERMINATED"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_was_interrupted_undoes_whatever_there_is_to_say_of_it(site: Site, number: signal.Signals) -> None:
+    for name in ("hang-claim", "talks"):
+        (site.folder / name).touch()
+    line = ["env", "--default-signal=INT", *site.line("backendai.cluster.create_session", *VARIABLES)]
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
+        ) as run,
+    ):
+        await_lines(site.folder / "hanging", 2)
+        (worker,) = await_lines(site.folder / "worker", 1)
+        (site.folder / "hang-claim").unlink()
+        run.send_signal(number)
+        deadline = time.monotonic() + 60
+        while lives(worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if stuck := lives(worker):
+            os.kill(int(worker), signal.SIGKILL)
+        assert run.wait(60) != 0
+    assert not stuck
+    assert (site.record["status"], site.parts) == ("ERROR", [])
