@@ -13,8 +13,8 @@ description:
   - With O(state=repaired), repairs a session that exists. The queue has its request, so O(name) or O(id) is enough.
   - With O(state=absent), ends a session, or cancels one that waits. One that does not exist is no error.
   - Runs once, on the control node, and speaks to all agents and gateways itself, as many at a time as C(forks) says.
-    Put it into a play with C(hosts=localhost), or set C(run_once=true). In a play with several hosts it is refused
-    without that.
+    Put it into a play with C(hosts=localhost). In a play with several hosts it is refused without C(run_once=true), and
+    with C(strategy=free), where that has no effect.
   - An option that is not given is the variable C(session_) with its name, such as C(session_image) for O(image), as the
     playbooks of this collection read them. So what all sessions of a site have in common belongs into the inventory.
     Do not register results as variables that begin with C(session_), because those are options.
@@ -573,11 +573,11 @@ EXAMPLES = r"""
 
     - name: End the session
       backendai.cluster.session:
-        name: train
+        id: "{{ training.session.id }}"
         state: absent
 
 - name: Run a job to its end, and fail if its command fails
-  hosts: agents
+  hosts: localhost
   gather_facts: false
   tasks:
     - name: Run the job
@@ -586,7 +586,6 @@ EXAMPLES = r"""
         image: registry.example.com/pytorch:2.3
         command: python /home/work/evaluate.py
         wait: true
-      run_once: true
 """
 
 RETURN = r"""

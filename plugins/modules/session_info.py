@@ -11,7 +11,8 @@ description:
   - Returns the sessions that run, start or wait, as the queue on the control node and the agents know them. Changes
     nothing.
   - Runs once, on the control node, and asks all agents itself, as many at a time as C(forks) says. Put it into a play
-    with C(hosts=localhost), or set C(run_once=true). In a play with several hosts it is refused without that.
+    with C(hosts=localhost). In a play with several hosts it is refused without C(run_once=true), and with
+    C(strategy=free), where that has no effect.
   - Each agent is reached as a task on it would be - with its own connection variables, C(become), C(--user),
     C(--become), C(--ask-pass), C(--ask-become-pass) and C(ansible.cfg). C(connection), C(become), C(environment) and
     C(vars) of the task or play do not count, because those are the control node's.
@@ -99,13 +100,12 @@ EXAMPLES = r"""
       delay: 10
 
 - name: Keep a page of the sessions for a web server
-  hosts: agents
+  hosts: localhost
   gather_facts: false
   tasks:
     - name: Write the page
       backendai.cluster.session_info:
         page_path: /srv/www/sessions.html
-      run_once: true
 """
 
 RETURN = r"""

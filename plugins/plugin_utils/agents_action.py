@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail
 from .agent_calls import AgentCalls, Mode, Tell
 from .agent_program import AGENT, HostKind
 from .control import ControlAction
-from .host_link import InventoryHosts, forks, typed_passwords
+from .host_link import RUNS_ONCE, InventoryHosts, displayed_while, forks, strategy_of, typed_passwords
 from .interruption import interruptible
 from .link_pool import LinkPool
 
@@ -26,10 +26,17 @@ class AgentsAction(ControlAction):
     def check_place(self, task_vars: Mapping[str, Any]) -> None:
         """Raise :class:`AnsibleActionFail` if this task would run once for each of several hosts."""
         hosts = task_vars.get("ansible_play_hosts_all") or ()
-        if len(hosts) > 1 and not self._task.run_once:
+        if len(hosts) < 2:
+            return
+        problem = (
+            f"this task asks all agents by itself, and would do so for each of the {len(hosts)} hosts of the play:"
+        )
+        if not self._task.run_once:
+            raise AnsibleActionFail(f"{problem} set run_once: true, or move it to a play with hosts: localhost.")
+        strategy = strategy_of(self._task)
+        if strategy not in RUNS_ONCE:
             raise AnsibleActionFail(
-                f"this task asks all agents by itself, and would do so for each of the {len(hosts)} hosts of the play:"
-                " set run_once: true, or move it to a play with hosts: localhost."
+                f"{problem} run_once has no effect with strategy: {strategy}. Move it to a play with hosts: localhost."
             )
 
     def agents(self, given: Sequence[str] | None, task_vars: Mapping[str, Any]) -> list[str]:
@@ -60,12 +67,16 @@ class AgentsAction(ControlAction):
         *,
         look: bool = False,
     ) -> Iterator[list[AgentCalls]]:
-        """Return what asks hosts of each kind; an interruption of the run ends the block.
+        """Return what asks hosts of each kind; an interruption of the run ends the block, and nothing is shown then.
 
         With ``look``, hosts only look at something, as in check mode: not even the program stays on them.
         """
         hosts, passwords = InventoryHosts(task_vars, self._loader), typed_passwords(self._play_context, task_vars)
-        with interruptible() as interruption, LinkPool(forks(), interruption.check) as pool:
+        with (
+            interruptible() as interruption,
+            displayed_while(interruption.heard),
+            LinkPool(forks(), interruption.check) as pool,
+        ):
             yield [
                 AgentCalls(
                     hosts,
@@ -88,9 +99,8 @@ class AgentsAction(ControlAction):
         return InventoryHosts(task_vars, self._loader).matching(pattern)
 
     def tell(self, line: str) -> None:
-        """Show a line of progress, beside what the task prints; nobody may read it any more."""
-        with contextlib.suppress(OSError):
-            self._display.display(line, stderr=True)
+        """Show a line of progress, beside what the task prints."""
+        self._display.display(line, stderr=True)
 
     def within_limit(self, agents: Collection[str], task_vars: Mapping[str, Any]) -> list[str]:
         """Return those of the agents that ``--limit`` does not hide."""

@@ -17,7 +17,7 @@ import re
 import secrets
 import shlex
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible import constants, context
@@ -26,10 +26,13 @@ from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
 from ansible.plugins.become import BecomeBase
 from ansible.plugins.connection import ConnectionBase
 from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin, lookup_loader
 from ansible.template import Templar
+from ansible.utils.display import Display
+from ansible.utils.fqcn import add_internal_fqcns
 
 Template = Callable[[Any], Any]
 """Returns a value with its templates rendered."""
@@ -42,6 +45,9 @@ DISCOVERED = "discovered_interpreter_python"
 
 USUAL_PYTHON = "/usr/bin/python3"
 """The Python of a host where none of Ansible's list is found."""
+
+RUNS_ONCE = frozenset(add_internal_fqcns(["linear", "debug"]))
+"""The strategies of plays in which ``run_once`` has an effect."""
 
 # The variables that select the plugins of a host's connection.
 _PLUGIN_VARIABLES = {"ansible_connection", "ansible_become_method"}
@@ -77,6 +83,48 @@ NOTHING_TYPED = Passwords()
 def forks() -> int:
     """Return how many hosts Ansible works on at the same time: from the command line, or else the configuration."""
     return int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
+
+
+def strategy_of(task: Task) -> str:
+    """Return the name of the strategy by which the play of a task runs: its own, or else that of the configuration."""
+    return str(task.get_play().strategy)
+
+
+@contextlib.contextmanager
+def displayed_while(heard: Callable[[], bool]) -> Iterator[None]:
+    """Display nothing in the block, whoever wants to, once what is displayed is not ``heard`` any more.
+
+    The process of a task displays by a pipe to that of the run. Once nobody reads that, it fills up, and the next line
+    would block for ever: the process holds the other end of it, too.
+    """
+    display = Display()
+    queue = display._final_q
+    if queue is None:
+        # This is the process of the run.
+        yield
+        return
+    display.set_queue(_HeardQueue(queue, heard))
+    try:
+        yield
+    finally:
+        if heard():
+            display.set_queue(queue)
+
+
+class _HeardQueue:
+    """What is left of the queue of a task's process for :class:`Display`."""
+
+    def __init__(self, queue: Any, heard: Callable[[], bool]) -> None:
+        self._queue, self._heard = queue, heard
+
+    def send_display(self, method: str, *args: Any, **kwargs: Any) -> None:
+        if self._heard():
+            self._queue.send_display(method, *args, **kwargs)
+
+    def send_prompt(self, **prompt: Any) -> None:
+        if not self._heard():
+            raise AnsibleError("nobody can be asked: the run is over")
+        self._queue.send_prompt(**prompt)
 
 
 def connection_settings(variables: Mapping[str, Any], template: Template) -> dict[str, Any]:

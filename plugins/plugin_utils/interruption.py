@@ -31,9 +31,13 @@ class Interruption:
         self.over = False
         """Whether it has asked: it does so once."""
 
+    def heard(self) -> bool:
+        """Return whether anybody reads what the task displays: the process of the run does, until it ends."""
+        return not self.over and os.getppid() == self._parent
+
     def check(self) -> None:
         """Raise :class:`InterruptionError` if the process of the run has gone: there was no signal then."""
-        if not self.over and os.getppid() != self._parent:
+        if not self.over and not self.heard():
             self._end("the process of this run has gone")
 
     def handle(self, number: int, _frame: FrameType | None) -> None:

@@ -137,9 +137,8 @@ class TaskEdge:
         return Requests(self._site.request.run, specs, self._render, self._credentials, several=several)
 
     def show(self, lines: Iterable[str]) -> None:
-        """Show lines to the user; nobody may read them any more."""
-        with contextlib.suppress(OSError):
-            self._action.show(lines)
+        """Show lines to the user."""
+        self._action.show(lines)
 
     def write(self, path: str, content: str) -> None:
         """Write a file that the user has asked for, unless the path is empty."""

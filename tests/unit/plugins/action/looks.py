@@ -34,8 +34,7 @@ class LookedAt(LookAction):
         _kinds: Sequence[Any],
         _task_vars: Mapping[str, Any],
         _tell: Tell = lambda _step, _host, _answer: None,
-        *,
-        look: bool = False,
+        **_how: Any,
     ) -> Iterator[list[Any]]:
         variables = Variables({name: {} for name in self.names})
         type(self).hosts = AskedHosts(variables, type(self).answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import yaml
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.integration.ansible_settings import ROOT
-from tests.unit.builders import IMAGE, agent_facts
+from tests.unit.builders import IMAGE, agent_facts, holders
 from tests.unit.plugins.action.test_session_info_plays import await_lines, environment, lives
 
 #: Agents that claim, start and remove sessions: ``parts`` has what they hold. A file ``hang-STEP`` lets a step hang.
@@ -38,6 +39,7 @@ def hang(step):
     if (folder / f"hang-{{step}}").exists():
         with (folder / "hanging").open("a") as hanging:
             hanging.write(f"{{os.getpid()}}\\n")
+        (folder / "worker").write_text(str(os.getppid()))
         time.sleep(600)
 
 def start(entry):
@@ -56,7 +58,7 @@ def start(entry):
 
 def remove(entry):
     (folder / "parts" / f"{{agent}}-{{entry['id']}}").unlink(missing_ok=True)
-    return {{}}
+    return {{"failed": "x" * 100000}} if (folder / "talks").exists() else {{}}
 
 with (folder / "asked").open("a") as asked:
     asked.write(f"{{agent}}:{{request['phase']}}\\n")
@@ -131,6 +133,13 @@ class Site:
     def states(self) -> list[str]:
         return [entry.state for entry in QueueStore(str(self.folder / ".queue")).entries()]
 
+    def hold(self) -> None:
+        """Let the agents answer surveys with the session of the queue, which they run."""
+        (entry,) = QueueStore(str(self.folder / ".queue")).entries()
+        assert entry.plan
+        for name, facts in holders(entry.plan).items():
+            (self.folder / name).write_text(json.dumps({"agent": facts.to_dict(), "error": None}))
+
     @property
     def asked(self) -> list[str]:
         path = self.folder / "asked"
@@ -200,6 +209,31 @@ def test_a_play_with_all_agents_makes_one_session(site: Site) -> None:
     assert site.parts == ["agent1", "agent2"]
 
 
+@pytest.mark.parametrize("name", ["free", "ansible.builtin.host_pinned"])
+def test_a_play_that_ignores_run_once_makes_no_session(site: Site, name: str) -> None:
+    settings = (ROOT / "ansible.cfg").read_text().replace("[defaults]", f"[defaults]\nstrategy = {name}")
+    settings = settings.replace("collections_path = ", f"collections_path = {ROOT}/")
+    (site.folder / "ansible.cfg").write_text(settings)
+    play, config = {**PLAY, "tasks": [task(run_once=True)]}, str(site.folder / "ansible.cfg")
+    run = site.play([{**play, "hosts": "agents"}], ANSIBLE_CONFIG=config)
+    assert run.returncode == 2
+    shown = " ".join((run.stdout + run.stderr).split())
+    assert f"run_once has no effect with strategy: {name}. Move it to a play with hosts: localhost." in shown
+    assert site.asked == []
+    run = site.play([play], ANSIBLE_CONFIG=config)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert site.parts == ["agent1", "agent2"]
+
+
+def test_the_strategy_of_a_play_counts_more_than_that_of_the_configuration(site: Site) -> None:
+    play = {**PLAY, "hosts": "agents", "tasks": [task(run_once=True)]}
+    run = site.play([{**play, "strategy": "free"}])
+    assert (run.returncode, site.asked) == (2, [])
+    run = site.play([{**play, "strategy": "linear"}], ANSIBLE_STRATEGY="free")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert site.parts == ["agent1", "agent2"]
+
+
 def test_a_task_may_loop_and_be_delegated(site: Site) -> None:
     args = {"name": "{{ item }}", "cluster_size": 1, "resources": {"cpu": 1, "mem": "1g"}}
     looping = task(args=args, loop=["one", "two"], delegate_to="localhost", vars={"ansible_user": "odd"})
@@ -232,6 +266,76 @@ def test_a_request_that_is_not_valid_is_refused_with_all_problems(site: Site) ->
     assert ("cluster_size: " in site.result["msg"], "priority: " in site.result["msg"]) == (True, True)
 
 
+DOCUMENTED = (ROOT / "docs" / "playbooks.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+
+
+def documented(**args: Any) -> list[dict[str, Any]]:
+    """The playbook of the documentation, with other options of its session, and without what needs containers."""
+    (play,) = plays = yaml.safe_load(DOCUMENTED)
+    (block,) = play["tasks"]
+    (create,) = (made for made in block["block"] if "backendai.cluster.session" in made)
+    create["backendai.cluster.session"] |= args
+    block["block"] = [create]
+    result: list[dict[str, Any]] = plays
+    return result
+
+
+def create_as_documented(site: Site) -> None:
+    (create,) = documented()[0]["tasks"][0]["block"]
+    run = site.play([{**PLAY, "tasks": [create]}])
+    assert run.returncode == 0, run.stdout + run.stderr
+    site.hold()
+
+
+def test_the_documented_playbook_ends_its_session(site: Site) -> None:
+    create_as_documented(site)
+    assert site.parts == ["agent1"]
+    run = site.play(documented())
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (site.parts, site.states) == ([], ["TERMINATED"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [({"env": {"EPOCHS": "2"}}, "that differs in session_env (EPOCHS)"), ({"cluster_size": 0}, "cluster_size: ")],
+    ids=["while another has its name", "with an invalid option"],
+)
+def test_a_create_that_is_refused_leaves_the_session_of_another_run(
+    site: Site, more: dict[str, Any], message: str
+) -> None:
+    create_as_documented(site)
+    run = site.play(documented(**more))
+    assert run.returncode == 2
+    assert message in run.stdout + run.stderr
+    assert (site.parts, site.states) == (["agent1"], ["RUNNING"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_of_later_tasks_leaves_the_documented_session_with_a_lifetime(
+    site: Site, number: signal.Signals
+) -> None:
+    (play,) = plays = documented()
+    begun = site.folder / "begun"
+    play["tasks"][0]["block"].append({"ansible.builtin.shell": f"echo $$ > {begun}; exec sleep 600"})
+    line = ["env", "--default-signal=INT,TERM", *site.line(plays)]
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
+        ) as run,
+    ):
+        (pid,) = await_lines(begun, 1)
+        run.send_signal(number)
+        try:
+            assert run.wait(90) != 0
+        finally:
+            if lives(pid):
+                os.kill(int(pid), signal.SIGKILL)
+    (entry,) = QueueStore(str(site.folder / ".queue")).entries()
+    assert (site.parts, entry.state, (entry.spec or {})["max_lifetime"]) == (["agent1"], "RUNNING", 86400)
+    assert "End the session" not in (site.folder / "output").read_text()
+
+
 @pytest.mark.parametrize("step", ["survey", "claim", "apply"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, number: signal.Signals) -> None:
@@ -257,3 +361,28 @@ def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, numb
     assert site.record["status"] == "ERROR"
     assert any(f"the session 'train' was not created: {reason}" in site.record["error"] for reason in reasons)
     assert (site.parts, site.states) == ([], [] if step == "survey" else ["TERMINATED"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_was_interrupted_undoes_whatever_there_is_to_say_of_it(site: Site, number: signal.Signals) -> None:
+    for name in ("hang-claim", "talks"):
+        (site.folder / name).touch()
+    line = ["env", "--default-signal=INT", *site.line("backendai.cluster.create_session", *VARIABLES)]
+    with (
+        (site.folder / "output").open("wb") as shown,
+        subprocess.Popen(
+            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
+        ) as run,
+    ):
+        await_lines(site.folder / "hanging", 2)
+        (worker,) = await_lines(site.folder / "worker", 1)
+        (site.folder / "hang-claim").unlink()
+        run.send_signal(number)
+        deadline = time.monotonic() + 60
+        while lives(worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if stuck := lives(worker):
+            os.kill(int(worker), signal.SIGKILL)
+        assert run.wait(60) != 0
+    assert not stuck
+    assert (site.record["status"], site.parts) == ("ERROR", [])

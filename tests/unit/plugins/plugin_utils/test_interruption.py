@@ -34,6 +34,49 @@ except InterruptionError as error:
     time.sleep(0.5)
     (folder / "ended").write_text(str(error))
 """
+#: Displays more than a pipe holds that nobody reads any more, before it notices the end of the run, and after that.
+SHOWING = """
+import os, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from ansible.errors import AnsibleError
+from ansible.executor.process import worker as process
+from ansible.executor.task_queue_manager import FinalQueue
+from ansible.utils.display import Display
+from ansible.utils.multiprocessing import context
+from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import displayed_while
+from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError, interruptible
+
+folder, parent, queue = Path(sys.argv[1]), os.getpid(), FinalQueue()
+
+def work():
+    display = Display(verbosity=3)
+    display.set_queue(queue)
+    process.current_worker = SimpleNamespace(worker_id=0)
+    try:
+        with interruptible() as interruption, displayed_while(interruption.heard):
+            display.display("heard")
+            (folder / "pid").write_text(str(os.getpid()))
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            display.display("x" * 100000)
+            interruption.check()
+    except InterruptionError as error:
+        display.display("x" * 100000, stderr=True)
+        display.warning("x" * 100000)
+        display.vvv("x" * 100000)
+        try:
+            display.prompt_until("Go on?")
+        except AnsibleError as refusal:
+            (folder / "refused").write_text(str(refusal))
+        (folder / "ended.new").write_text(str(error))
+        (folder / "ended.new").rename(folder / "ended")
+
+worker = context.Process(target=work)
+worker.start()
+(folder / "first").write_text(queue.get().args[0])
+worker.join()
+"""
 SSH = """#!/bin/sh
 echo $$ > {0}/pid.new; mv {0}/pid.new {0}/pid
 exec sleep 600
@@ -130,3 +173,19 @@ def test_the_handlers_of_before_come_back() -> None:
 
 def test_an_interruption_is_none_of_the_errors_that_are_handled_on_the_way() -> None:
     assert not issubclass(InterruptionError, Exception)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_nobody_reads_any_more_does_not_stop_the_task_from_undoing(tmp_path: Path, number: signal.Signals) -> None:
+    with started(["env", "--default-signal=TERM", sys.executable, "-c", SHOWING, str(tmp_path)]) as run:
+        worker = int(await_file(tmp_path / "pid"))
+        assert await_file(tmp_path / "first") == "heard"
+        try:
+            # The run ends, or only the task is told to, and the run goes on without reading.
+            os.kill(run.pid if number == signal.SIGKILL else worker, number)
+            reason = await_file(tmp_path / "ended")
+        finally:
+            if not gone(worker):
+                os.kill(worker, signal.SIGKILL)
+    assert reason == ("the process of this run has gone" if number == signal.SIGKILL else "interrupted by SIGTERM")
+    assert (tmp_path / "refused").read_text() == "nobody can be asked: the run is over"
