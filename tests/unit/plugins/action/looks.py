@@ -34,8 +34,10 @@ class LookedAt(LookAction):
         _kinds: Sequence[Any],
         _task_vars: Mapping[str, Any],
         _tell: Tell = lambda _step, _host, _answer: None,
-        **_how: Any,
+        *,
+        look: bool = False,
     ) -> Iterator[list[Any]]:
+        assert not look
         variables = Variables({name: {} for name in self.names})
         type(self).hosts = AskedHosts(variables, type(self).answer)
         yield [type(self).hosts]
