@@ -33,6 +33,7 @@ from ansible.plugins.loader import become_loader, connection_loader, get_shell_p
 from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.utils.fqcn import add_internal_fqcns
+from ansible.utils.unsafe_proxy import wrap_var
 
 Template = Callable[[Any], Any]
 """Returns a value with its templates rendered."""
@@ -327,12 +328,13 @@ class InventoryHosts:
     def render(self, name: str, path: str, known: Mapping[str, Any], folders: Sequence[str] = ()) -> str:
         """Return the template in a file, rendered with the variables of a host and those that are ``known``.
 
-        It may include files beside it, and of other ``folders``. Raises :class:`AnsibleError`.
+        It may include files beside it, and of other ``folders``. What is known is text of users, which is no template
+        itself: ansible-core 2.18 has to be told. Raises :class:`AnsibleError`.
         """
         variables = {**self.variables(name)[0], "ansible_search_path": list(folders)}
         templar = Templar(loader=self._loader, variables=variables)
         lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=templar)
-        (text,) = lookup.run([path], variables=variables, template_vars=dict(known))
+        (text,) = lookup.run([path], variables=variables, template_vars=wrap_var(dict(known)))
         return str(text)
 
     def _manager(self) -> InventoryManager:
