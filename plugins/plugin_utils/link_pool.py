@@ -67,8 +67,8 @@ class _Job:
 class LinkPool:
     """Runs commands on up to ``size`` hosts at a time.
 
-    ``check`` is called about once a second while the main thread waits; an exception of it ends the wait. Leaving the
-    ``with`` block kills the processes of commands that still run.
+    ``check`` is called about once a second while the main thread waits, and once if there is nothing to wait for; an
+    exception of it ends the wait. Leaving the ``with`` block kills the processes of commands that still run.
     """
 
     def __init__(self, size: int, check: Callable[[], None] = lambda: None) -> None:
@@ -98,6 +98,8 @@ class LinkPool:
 
         More commands may be submitted meanwhile.
         """
+        # Who asks again and again for what cannot be sent has to end, too.
+        self._check()
         while self._jobs:
             yield from self._give_up_overdue()
             self._kill_lost()

@@ -162,15 +162,20 @@ class Hosts:
     def wait_for_end(self, session_id: str, agent: str) -> int | None:
         """Wait until the command of a session has ended, and return its exit code.
 
-        A restart of the engine, or a broken connection, does not end the wait.
+        A restart of the engine, or a broken connection, does not end the wait: it is told once, and so is its end.
         """
         request = {"session_id": session_id, "timeout": WAIT_SECONDS}
         self._outcome.begin("Wait for the command to end")
+        away = False
         while True:
             answer = self.agents.ask("wait", [agent], lambda *_host: request, WAIT_LIMIT)[agent]
             if not isinstance(answer, Failure) and answer["ended"]:
                 exit_code: int | None = answer["exit_code"]
                 return exit_code
+            if isinstance(answer, Failure) != away:
+                away = not away
+                state = f"no answer: {as_phrase(answer.message)}" if isinstance(answer, Failure) else "running"
+                self._outcome.note(f"Wait for the command to end ({agent}): {state}")
             time.sleep(WAIT_PAUSE)
 
     def read_end_of_log(self, session_id: str, agent: str) -> Mapping[str, Any] | None:

@@ -495,7 +495,28 @@ def test_a_broken_connection_does_not_end_the_wait(make_site: MakeSite) -> None:
     site.fault = fault
     result = site.session(**ASKED, command="train", wait=True)
     assert waits == [4]
+    assert [line for line in site.progress if line.startswith("Wait")] == [
+        "Wait for the command to end: begun",
+        "Wait for the command to end (agent1): no answer: no route to host",
+        "Wait for the command to end (agent1): running",
+        "Wait for the command to end (agent1): no answer: no route to host",
+    ]
     assert result["msg"] == "the session 'train-llm' is still running: its agent became unreachable."
+
+
+def test_an_agent_that_stays_away_while_a_run_waits_is_told_once(make_site: MakeSite) -> None:
+    site, waits = make_site(8), [0]
+
+    def fault(asked: Asked) -> Answer | None:
+        waits[0] += asked.phase == "wait"
+        return Failure(f"no route to host,\nattempt {waits[0]}.") if 0 < waits[0] < 4 else None
+
+    site.fault = fault
+    site.session(**ASKED, command="train", wait=True)
+    assert waits == [4]
+    assert [line for line in site.progress if "no answer" in line] == [
+        "Wait for the command to end (agent1): no answer: no route to host, attempt 1"
+    ]
 
 
 def test_an_interruption_while_it_waits_leaves_the_session(make_site: MakeSite, queue: QueueStore) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._program.launche
 from ansible_collections.backendai.cluster.plugins.plugin_utils import agent_calls, reply_memory
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import AgentCalls, Failure, Mode
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import InventoryHosts, Template
+from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.link_pool import LinkPool
 
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -164,3 +165,14 @@ def test_the_traceback_of_an_agent_is_noted_and_not_part_of_the_answer(calls: Ca
     agent = script(tmp_path, "ssh", f"cat > /dev/null; echo '{MARK}{reply}'")
     answers = calls({"agent1": agent}, note=noted.append).ask("echo", ["agent1"], options_of, 7)
     assert (answers, noted) == ({"agent1": Failure("it failed.")}, ["the traceback"])
+
+
+def test_who_asks_for_what_cannot_be_sent_is_interrupted_too() -> None:
+    def interrupt() -> None:
+        raise InterruptionError("the process of this run has gone")
+
+    hosts = InventoryHosts(
+        {"hostvars": Variables({"agent1": {**LOCAL, "own": "{{ absent }}"}}), "groups": {}}, DataLoader()
+    )
+    with LinkPool(1, interrupt) as pool, pytest.raises(InterruptionError):
+        AgentCalls(hosts, pool).ask("echo", ["agent1"], options_of, 7)
