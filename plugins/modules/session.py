@@ -20,7 +20,8 @@ description:
     Do not register results as variables that begin with C(session_), because those are options.
   - Each host is reached as a task on it would be - with its own connection variables, C(become), C(--user),
     C(--become), C(--ask-pass), C(--ask-become-pass) and C(ansible.cfg). C(connection), C(become), C(environment) and
-    C(vars) of the task or play do not count, because those are the control node's.
+    C(vars) of the task or play do not count, because those are the control node's. So options C(agent_*) and
+    C(gateway_*) have no effect there, except C(agent_group) and C(gateway_group).
   - If anything goes wrong, or the run is interrupted, all agents remove what they have of a session that is not
     complete. What is complete stays.
   - Progress is shown on standard error as it happens, a line for each step and host.

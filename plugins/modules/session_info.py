@@ -15,7 +15,8 @@ description:
     C(strategy=free), where that has no effect.
   - Each agent is reached as a task on it would be - with its own connection variables, C(become), C(--user),
     C(--become), C(--ask-pass), C(--ask-become-pass) and C(ansible.cfg). C(connection), C(become), C(environment) and
-    C(vars) of the task or play do not count, because those are the control node's.
+    C(vars) of the task or play do not count, because those are the control node's. So options C(agent_*) and
+    C(gateway_*) have no effect there, except C(agent_group) and C(gateway_group).
   - An agent that cannot be asked does not make the task fail. RV(unavailable) has the reason, and sessions that run
     there are returned as V(DEGRADED) with it.
   - An agent that C(--limit) hides is not asked. Sessions that run only there are not returned.
