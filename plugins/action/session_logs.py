@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from ..module_utils._model.printable import printable
+from ..module_utils._model.printable import printable, printable_line
 from ..plugin_utils._report.follow import Part, Since, follow
 from ..plugin_utils._report.logs import empty_logs_report, read_logs, render_logs
 from ..plugin_utils._report.verification import SessionNotFoundError, select_parts
@@ -93,5 +93,5 @@ class ActionModule(LookAction):
             lost.update(latest.unavailable)
             return select_parts(latest.reports, request["session_id"])
 
-        follow(parts, read, lambda line: self.show([line]), threading.Event())
+        follow(parts, read, lambda line: self.show([printable_line(line)]), threading.Event())
         return lost

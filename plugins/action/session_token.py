@@ -16,6 +16,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.errors import as_phrase, as_sentence
+from ..module_utils._model.printable import printable_line
 from ..module_utils._model.validation import ValidationError
 from ..plugin_utils._request.run_options import RunOptions
 from ..plugin_utils.agent_calls import Asks, Failure
@@ -60,7 +61,7 @@ class ActionModule(LookAction):
             self.write_report(str(path), record_of(known, token) if path.suffix == ".json" else f"{token}\n")
         for line in usage(path, known, token) if token is not None and style else ():
             # Not into Ansible's log.
-            self._display.display(line, screen_only=True)
+            self._display.display(printable_line(line), screen_only=True)
         return {**result, "changed": True, **known, "path": str(path)}
 
     def check(self, run: RunOptions) -> None:

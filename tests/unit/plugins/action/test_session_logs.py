@@ -261,12 +261,12 @@ def sub(*lines: str) -> dict[str, Any]:
 
 
 def test_following_shows_what_is_new_until_the_command_ends(batch: Shows, printed: list[str]) -> None:
-    main = [said("01 one"), said("01 one", "02 two"), said("03 three\x1b", status="exited")]
+    main = [said("01 one"), said("01 one", "02 two"), said("03 three\x1b\nthere", status="exited")]
     other = [sub(), sub("02 zwei"), sub("02 zwei"), sub("04 vier")]
     result = batch(FOLLOW, agent1=main, agent2=other)
     assert "failed" not in result
     lines = [line.rpartition(" ")[2] for line in printed if not line.startswith("==")]
-    assert lines == ["one", "two", "zwei", r"three\x1b", "vier"]
+    assert lines == ["one", "two", "zwei", r"three\x1b\nthere", "vier"]
     assert printed[3].startswith("main1: 2026")
     # The agent of sub1 is asked once more after the end of main1.
     later = [(request.host, request.options["since"], request.seconds) for request in asked() if "since" in request[2]]

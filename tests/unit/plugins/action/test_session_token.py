@@ -95,6 +95,13 @@ def test_links_are_shown_to_people(issue: Issue, tmp_path: Path, printed: list[s
     assert TOKEN not in printed[-1]
 
 
+def test_what_a_gateway_says_stays_on_its_line(issue: Issue, printed: list[str]) -> None:
+    app = {"name": "web\nsaved", "url": "https://door/\nsaved", "protocol": "http"}
+    issue({"format": "text"}, gateway1={**SIGNED, "links": {**LINKS, "apps": [app]}})
+    assert len(printed) > 3
+    assert not [line for line in printed if line.startswith("saved")]
+
+
 def test_a_json_file_has_the_links_and_the_end_of_the_token(issue: Issue, tmp_path: Path, printed: list[str]) -> None:
     path = tmp_path / "token.json"
     issue({"path": str(path), "format": "text"})
