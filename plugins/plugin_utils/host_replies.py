@@ -233,9 +233,15 @@ class _Routes(_Reply):
     unrouted: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class _SessionName:
+    id: str
+    name: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Token(_Reply):
-    session: dict[str, str]
+    session: _SessionName
     links: _Link
     expires_at: int
     token: str | None = None
