@@ -11,7 +11,8 @@ description:
   - Has a gateway sign a token, and writes it to a file on the control node that only its owner can read. The token
     gives access to one session on every gateway of the group until it expires. It cannot be revoked before, except by
     the end of the session or a new key of the gateway.
-  - The token is not in the result, nor in Ansible's log, and nothing but O(format) shows it, not even C(-vvv).
+  - The token is not in the result, nor in Ansible's log, and nothing but O(format) shows it, not even C(-vvv); only
+    C(ANSIBLE_DEBUG) does, as it does for any task with C(no_log).
   - Runs once, on the control node, and asks the first gateway that can be reached. Put it into a play with
     C(hosts=localhost), or set C(run_once=true). In a play with several hosts it is refused without that.
   - Gateways are the hosts that the pattern in the variable C(gateway_group) matches, or else those of the group
