@@ -13,6 +13,7 @@ import pytest
 from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM, TASK_ROLL_BACK
 from tests.integration.interruptions import await_task
 from tests.integration.laboratory import (
+    BUSYBOX,
     TIMEOUT,
     agent_state,
     command,
@@ -100,11 +101,12 @@ def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
     stop = shlex.join(ssh("agent1", PAUSE_ENGINE))
     template = tmp_path / "hosts.j2"
     template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
-    request = {**SMALL, "name": sessions.name, "hosts_template": str(template), "designated_agents": ["agent1"]}
-    variables = {f"session_{key}": value for key, value in request.items()}
+    request = {**SMALL, "image": BUSYBOX, "hosts_template": str(template), "designated_agents": ["agent1"]}
+    variables = {f"session_{key}": value for key, value in {**request, "name": sessions.name}.items()}
     try:
         with launch(command("create_session", tmp_path, variables)) as run:
             printed = await_task(run, TASK_CLAIM)
+            assert f"{TASK_CLAIM}: begun" in printed
             wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() != "0")
             run.send_signal(number)
             rest, _nothing = run.communicate(timeout=TIMEOUT)

@@ -28,7 +28,7 @@ SECRET = "staple-of-the-horse"
 LAST_USED = f"$(ls -td {PROGRAMS}/*-*/ | head -1)"
 SURVEY = json.dumps({"phase": "survey", "images": [], "paths": [], "keys_of": []})
 #: In the output of a survey that has read the agent: one that has not says why.
-READ = '"error": null'
+READ = "error: null"
 FIND_LEFTOVERS = "find / -xdev '(' -name 'ansible-tmp-*' -o -name '.new-*' -o -path '/tmp/backendai-*' ')' -print"
 
 
