@@ -10,7 +10,6 @@ from __future__ import annotations
 TASK_PULL = "Pull images"
 TASK_CLAIM = "Claim resources"
 TASK_APPLY = "Start the containers"
-TASK_ROLL_BACK = "Roll back sessions that could not be started"
 TASK_REMOVE = "Remove this agent's part of the session"
 #: Approximate number of tasks and steps of a creation; random kills happen within one of them.
 TASKS = 5

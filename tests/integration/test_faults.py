@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM, TASK_ROLL_BACK
+from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM
 from tests.integration.interruptions import await_task
 from tests.integration.laboratory import (
     BUSYBOX,
@@ -106,14 +106,13 @@ def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
     try:
         with launch(command("create_session", tmp_path, variables)) as run:
             printed = await_task(run, TASK_CLAIM)
-            assert f"{TASK_CLAIM}: begun" in printed
+            assert f"{TASK_CLAIM}: begun" in printed, printed
             wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() != "0")
             run.send_signal(number)
-            rest, _nothing = run.communicate(timeout=TIMEOUT)
+            run.communicate(timeout=TIMEOUT)
     finally:
         run_on("agent1", RESUME_ENGINE)
     assert run.returncode != 0
-    assert f"{TASK_ROLL_BACK} (agent1): done" in rest, printed + rest
     wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() == "0")
     assert [entry["state"] for entry in queue_entries().values() if entry["name"] == sessions.name] == ["TERMINATED"]
     assert agent_state() == sessions.initial_state
