@@ -111,6 +111,7 @@ def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
             run.communicate(timeout=TIMEOUT)
     finally:
         run_on("agent1", RESUME_ENGINE)
+        wait_until(lambda: takes_sessions("agent1"))
     assert run.returncode != 0
     wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() == "0")
     assert sessions.run("schedule_sessions").code == 0
