@@ -46,6 +46,7 @@ class ActionModule(ControlAction):
             self.write_report(str(variables.get("session_record_path") or ""), to_json(record))
             raise AnsibleActionFail(str(error)) from None
         plain = dataclasses.asdict(request)
+        del plain["left_open"]
         if request.spec is None:
             del plain["spec"]
         # The user's environment may hold secrets.

@@ -71,7 +71,11 @@ options:
     description:
       - The resources of one container - C(cpu) in cores, C(mem) and C(shmem) in bytes,
         and any slot that an agent offers.
-      - If C(cpu) or C(mem) is omitted, its default applies.
+      - If C(cpu) or C(mem) is omitted, its default applies. It is 1 core and 1 GiB; the
+        playbook C(create_session) warns of it for a container with GPUs.
+      - The module C(session) and the command C(backendai) give a container with GPUs the
+        smallest share of each GPU, of the agents that could hold the session, or what a
+        manager's policy says (C(per_gpu)). A session that exists keeps what it has.
       - C(shmem) is the size of C(/dev/shm) and part of C(mem). If it is omitted, it is
         half of C(mem).
       - By default the variable C(session_resources).
@@ -619,6 +623,14 @@ access:
     - gateway: gateway1
       ssh: {host: gateway.example.com, port: 31001}
       apps: [{name: jupyter, url: "https://gateway.example.com/train/jupyter/"}]
+notes:
+  description: What was decided that the request left open, such as the cores of containers with GPUs, in sentences.
+  returned: if something was decided
+  type: list
+  elements: str
+  sample:
+    - "Each container with cuda.device 2 gets cpu 16, mem 128g: the smallest share per GPU of the agents that could hold
+      it. Name cpu and mem for others."
 refused:
   description: Whether the session cannot be as it was asked for, and nothing was changed.
   returned: with O(state=present) or O(state=repaired), and if an option is not valid

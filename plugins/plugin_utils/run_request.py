@@ -18,6 +18,7 @@ from ._lifecycle.repair import find_repairable
 from ._queue.entry import CREATING, QueueEntry
 from ._queue.selection import find_entry
 from ._queue.store import QueueStore
+from ._request.defaults import Open, find_open
 from ._request.gateway import find_site
 from ._request.run_options import NetworkPools, RunOptions, parse_pools, parse_run
 from ._request.spec import SessionSpec, check_designated_agents, parse_spec, spec_from_dict
@@ -48,7 +49,8 @@ class RunRequest:
 
     ``spec`` is the session to create or repair, ``repair`` the id of the one to repair. ``images``, ``paths`` and
     ``keys_of`` are what agents are asked about: the images and folders that sessions may need, and the sessions of
-    whose containers the public keys are needed. ``started_at`` is in seconds since the epoch.
+    whose containers the public keys are needed. ``started_at`` is in seconds since the epoch. ``left_open`` are the
+    slots that a new request does not name.
     """
 
     run: RunOptions
@@ -61,6 +63,7 @@ class RunRequest:
     started_at: float
     spec: SessionSpec | None = None
     repair: str = ""
+    left_open: Open = dataclasses.field(default_factory=dict)
 
 
 def read_request(
@@ -103,6 +106,7 @@ def read_request(
         started_at=time.time(),
         spec=spec,
         repair=repaired.id if repaired else "",
+        left_open=find_open(variables) if purpose == CREATE else {},
     )
 
 

@@ -56,6 +56,8 @@ class SessionAction(AgentsAction):
         """Return the result of a task, whose text is safe to print; ``values`` may say that it has failed."""
         outcome = run.outcome
         result = {"changed": outcome.changed, "unavailable": run.unavailable, **values}
+        if outcome.notes:
+            result["notes"] = outcome.notes
         if self._task.diff:
             result["diff"] = outcome.diffs
         if values.get("failed"):

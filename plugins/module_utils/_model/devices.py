@@ -19,6 +19,9 @@ HOST_SLOTS = frozenset({"cpu", *BYTE_SLOTS})
 CUDA_PREFIX = "cuda."
 GPU_IDS = ("GPU-", "MIG-")
 
+GPU_SLOTS = (CUDA_PREFIX, "rocm.")
+"""How the names of the slots of all GPUs begin."""
+
 _WORDS = re.compile(r"[a-z0-9]+")
 
 

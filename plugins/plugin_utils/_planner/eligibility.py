@@ -22,12 +22,17 @@ from .session_network import PlanningError
 
 
 def eligible_agents(
-    spec: SessionSpec, agents: Sequence[AgentFacts], unavailable: Mapping[str, str], away: Sequence[AwayAgent] = ()
+    spec: SessionSpec,
+    agents: Sequence[AgentFacts],
+    unavailable: Mapping[str, str],
+    away: Sequence[AwayAgent] = (),
+    *,
+    in_service: bool = True,
 ) -> list[AgentFacts]:
     """Return the agents that may hold the session; raise an error with the option that excludes all.
 
     What only facts tell excludes no agent that is ``away``: while one of these may hold the session, and is expected
-    back, there are none instead of an error.
+    back, there are none instead of an error. Unless ``in_service``, agents that take no new sessions are among them.
     """
     group = [agent for agent in agents if agent.resource_group == spec.resource_group]
     missing = [agent for agent in away if agent.may_belong(spec.resource_group)]
@@ -45,7 +50,7 @@ def eligible_agents(
     try:
         if not labelled:
             raise PlanningError("no agent that may hold the session can be used")
-        return _allowed(spec, labelled)
+        return [agent for agent in _allowed(spec, labelled) if agent.schedulable or not in_service]
     except (ValidationError, PlanningError) as error:
         if any(agent.silent for agent in missing):
             return []
@@ -74,8 +79,7 @@ def _allowed(spec: SessionSpec, labelled: Sequence[AgentFacts]) -> list[AgentFac
     allowed = _with_architecture(spec, labelled)
     allowed = _with_host_network(spec, _with_infiniband(spec, allowed))
     _check_slots(spec, allowed)
-    allowed = _with_images(spec, _with_mounts(spec, _with_gpus(spec, allowed)))
-    return [agent for agent in allowed if agent.schedulable]
+    return _with_images(spec, _with_mounts(spec, _with_gpus(spec, allowed)))
 
 
 def describe_out_of_service(spec: SessionSpec, agents: Sequence[AgentFacts]) -> str:

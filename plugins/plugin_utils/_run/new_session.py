@@ -23,6 +23,7 @@ from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, check_time_limits, decide
 from .._planner.disk_room import describe_tight_disks
 from .._planner.session_network import PlanningError
+from .._planner.shares import amounts_by_gpus
 from .._queue.answers import Answers as Decider
 from .._queue.answers import wait_for_agents
 from .._queue.entry import (
@@ -41,6 +42,13 @@ from .._queue.owner import current_owner
 from .._queue.schedule import positions, waits_behind
 from .._report.record import unplanned_record
 from .._request.advice import advise
+from .._request.defaults import (
+    add_apps,
+    complete_resources,
+    describe_followed,
+    roles_that_follow,
+    warn_of_fixed,
+)
 from .._request.run_options import NO_UID
 from .._request.spec import SessionSpec, check_same_request, spec_from_dict
 from ..cluster_view import Answers, warnings_about
@@ -61,11 +69,14 @@ class Planned:
     """How the session of a run starts: by ``start``, the arguments of :func:`start_arguments`, unless it waits.
 
     ``record`` is that of a session that waits, ``no_room`` why it does. ``capacity_released``: what the session waits
-    for may have become free already. ``description`` is what the plan of a new session says, line by line.
+    for may have become free already. ``description`` is what the plan of a new session says, line by line. ``spec`` is
+    the request with what it left open, ``notes`` what has been decided about that.
     """
 
     id: str
     warnings: list[str]
+    spec: SessionSpec
+    notes: list[str]
     start: dict[str, Any] | None = None
     record: dict[str, Any] | None = None
     no_room: Unschedulable | None = None
@@ -115,6 +126,8 @@ class _Request:
             self._cluster = dataclasses.replace(self._cluster, records=recorded_plans(entries))
             if site.request.run.user_uid != NO_UID and not site.request.repair:
                 _check_owner(spec.name, user, entries)
+            notes, fixed = self._complete(entries)
+            spec = self._spec
             known = _find_entry(spec, entries, self._cluster, site.request.repair, time.time())
             entry = known or _make_entry(spec, user, time.time(), limited=self._limited)
             room = free_room(self._cluster, entries, entry.id)
@@ -124,18 +137,41 @@ class _Request:
                 problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
                 raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
             self._save(entry, decision)
-        warnings = warnings_about(self._cluster) + (advise(spec) if site.check_mode else [])
+        warnings = [*warnings_about(self._cluster), *fixed, *(advise(spec) if site.check_mode else [])]
         if isinstance(decision, Unschedulable):
             since = site.request.started_at
             released = room.in_flight or any(_releases_capacity(other, since) for other in entries)
             return Planned(
                 entry.id,
                 warnings,
+                spec,
+                notes,
                 record=self._waiting_record(entries, entry, decision),
                 no_room=decision,
                 capacity_released=released,
             )
-        return self._started(entries, entry, decision, warnings)
+        return dataclasses.replace(self._started(entries, entry, decision, warnings), notes=notes)
+
+    def _complete(self, entries: Iterable[QueueEntry]) -> tuple[list[str], list[str]]:
+        """Decide what the request leaves open, unless it is that of a session that lives: that keeps what it has.
+
+        Return sentences about what was decided, and warnings of what was not.
+        """
+        request, defaults, left_open = self._site.request, self._site.rules.defaults, self._site.request.left_open
+        if request.repair:
+            return [], []
+        live = (entry for entry in entries if entry.name == self._spec.name and entry.spec is not None)
+        before = next((spec_from_dict(entry.spec or {}) for entry in live), None)
+        if request.gateways:
+            self._spec = add_apps(self._spec, defaults, before)
+        if defaults.fixed or not roles_that_follow(self._spec, left_open):
+            return [], [] if before else warn_of_fixed(self._spec, left_open)
+        if before:
+            kept = {role.name: role.resources for role in before.effective_roles}
+            self._spec = complete_resources(self._spec, left_open, lambda role: kept.get(role.name, {}))
+            return [], []
+        self._spec = complete_resources(self._spec, left_open, amounts_by_gpus(self._spec, self._cluster, defaults))
+        return describe_followed(self._spec, left_open, defaults), []
 
     def _started(
         self, entries: Sequence[QueueEntry], entry: QueueEntry, decision: Decision, warnings: list[str]
@@ -150,7 +186,7 @@ class _Request:
             recorded_images=entry.images,
         )
         description = "".join(f"{line}\n" for line in decision.plan.lines()) if not decision.existing else ""
-        return Planned(entry.id, warnings, start=start, description=description)
+        return Planned(entry.id, warnings, self._spec, [], start=start, description=description)
 
     def _waiting_record(
         self, entries: Sequence[QueueEntry], entry: QueueEntry, decision: Unschedulable

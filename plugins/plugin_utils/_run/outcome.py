@@ -17,6 +17,8 @@ from ..agent_calls import Answer, Failure
 class Outcome:
     """What a run has changed, with the differences; its warnings; and the hosts that could not be reached, with why.
 
+    ``notes`` are sentences about what it has decided for the user.
+
     ``tell`` gets a line when a step begins, ``STEP: begun``, and one for each host that has taken it, ``STEP (HOST):
     done`` or ``STEP (HOST): failed: REASON``. No result depends on them.
     """
@@ -26,6 +28,7 @@ class Outcome:
         self.changed = False
         self.diffs: list[dict[str, str]] = []
         self.warnings: list[str] = []
+        self.notes: list[str] = []
         self.unreachable: dict[str, str] = {}
 
     def add(self, host: str, answer: Mapping[str, Any]) -> None:

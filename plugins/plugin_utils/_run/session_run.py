@@ -95,8 +95,7 @@ class SessionRun:
                 settled = Settled(planned.record or {})
                 self.write_record(settled.record)
                 break
-            specs = {planned.id: self.site.request.spec} if self.site.request.spec else {}
-            settled = self._start_own(self._starting([planned.start], specs))
+            settled = self._start_own(self._starting([planned.start], {planned.id: planned.spec}))
             if settled.record:
                 break
             refused, attempt = settled.start.refusals if settled.start else [], attempt + 1
@@ -198,6 +197,8 @@ class SessionRun:
     def _note_plan(self, planned: Planned) -> None:
         for text in planned.warnings:
             self.outcome.warn(text)
+        self.outcome.notes += planned.notes
+        self.edge.show(planned.notes)
         if planned.description:
             self.outcome.plan(str(planned.start and planned.start["plan"]["name"]), planned.description)
             # A plan changes nothing. In check mode, the session that would be created counts, so that --diff shows it.

@@ -16,6 +16,8 @@ from .._queue.limits import UserLimits, limits_from
 from .._queue.owner import judge_owner
 from .._queue.schedule import QueuePolicy
 from .._queue.store import QueueStore
+from .._request.defaults import VARIABLE as DEFAULTS
+from .._request.defaults import Defaults
 from ..cluster_view import HostVariables
 from ..run_request import RunRequest
 
@@ -26,22 +28,25 @@ class ManagerRules:
 
     ``held`` are the ids of sessions that wait and must not start, ``limits`` how much each user may have, ``groups``
     which groups of their users sessions get. With ``starts_none`` no session that waits starts, since the manager
-    cannot say what may start at the end of a long run.
+    cannot say what may start at the end of a long run. ``defaults`` are of what a request leaves open; a play has some,
+    too.
     """
 
     held: frozenset[str] = frozenset()
     limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     groups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     starts_none: bool = False
+    defaults: Defaults = dataclasses.field(default_factory=Defaults)
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, Any]) -> ManagerRules:
-        """Return the rules in the variables that only a manager gives."""
+        """Return the rules in the variables that only a manager, or a play of this collection, gives."""
         return cls(
             held=frozenset(variables.get("__session_held") or ()),
             limits=dict(variables.get("__session_limits") or {}),
             groups=dict(variables.get("__session_groups") or {}),
             starts_none=bool(variables.get("__session_starts_none")),
+            defaults=Defaults.from_variable(variables.get(DEFAULTS)),
         )
 
 

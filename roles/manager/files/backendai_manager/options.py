@@ -138,7 +138,7 @@ TEMPLATE = """\
 name: train-llm
 image: registry.example.com/pytorch:2.3
 cluster_size: 2                     # containers: main1, sub1 …
-resources: {cpu: 1, mem: 1g}        # of each container; for a GPU each, add cuda.device: 1
+resources: {cpu: 1, mem: 1g}        # of each container; {cuda.device: 1} for a GPU, whose cores and memory follow
 # env: {WANDB_MODE: offline}
 # mounts: [data]                    # folders that the policy offers; without one, all files are lost with the session
 # apps: [jupyter, terminal]         # backendai open train-llm jupyter

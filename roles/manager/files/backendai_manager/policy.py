@@ -48,9 +48,14 @@ MAX_APPS = 32
 """How many apps a session may have, whatever a policy says."""
 
 MAX_LIFETIME = 1 << 31
+MAX_CORES = 1024
 MAX_WAITING_IN_ALL = 2_000
 """How many sessions of all users may wait."""
 
+DEFAULT_APP = "terminal"
+"""The one app that sessions may get unasked: it is in the kit, so every image has it."""
+
+_BYTES = re.compile(r"[1-9][0-9]{0,8}[mgt]")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # Directories have names such as "EXAMPLE\domain users". Nothing of it is a template, and a number is no name.
 _GROUP = re.compile(r"(?![0-9]+\Z)\w[\w.@+$ \\-]{0,127}")
@@ -85,7 +90,8 @@ class Policy:
 
     A fixed ``uid`` is that of no account: who runs a setuid program that a session has left in a shared folder would be
     that account. ``max_lifetime`` is in seconds, 0 for no bound. ``max_apps`` are those of one session. ``options`` are
-    the options of a run that a request may contain.
+    the options of a run that a request may contain. ``per_gpu`` are the cores and the memory that come with each GPU
+    unless a request names its own, ``default_apps`` the apps of a session that can have them.
     """
 
     images: tuple[str, ...]
@@ -103,6 +109,8 @@ class Policy:
     max_sessions: int = 50
     max_waiting: int = 100
     max_containers: int = 1024
+    per_gpu: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    default_apps: tuple[str, ...] = (DEFAULT_APP,)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -266,6 +274,21 @@ def account_name(uid: int) -> str:
         return ""
 
 
+def _per_gpu(value: Any) -> dict[str, int | str]:
+    given = value if isinstance(value, dict) else {"": None}
+    cpu, mem = given.get("cpu", 1), given.get("mem", "1g")
+    fits = isinstance(cpu, int) and not isinstance(cpu, bool) and 1 <= cpu <= MAX_CORES
+    if fits and isinstance(mem, str) and _BYTES.fullmatch(mem) and {*given} <= {"cpu", "mem"}:
+        return dict(given)
+    raise ValueError("must be a mapping with cpu, a whole number, and mem, such as {cpu: 8, mem: 64g}, or one of them")
+
+
+def _default_apps(value: Any) -> tuple[str, ...]:
+    if value in ([], [DEFAULT_APP]):
+        return tuple(value)
+    raise ValueError(f"must be [{DEFAULT_APP}], or [] for none")
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -288,6 +311,8 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "max_sessions": _number(1, 10_000),
     "max_waiting": _number(1, MAX_WAITING_IN_ALL),
     "max_containers": _number(1, 1_000_000),
+    "per_gpu": _per_gpu,
+    "default_apps": _default_apps,
 }
 
 

@@ -29,12 +29,14 @@ class Agent:
     """An agent that holds parts of sessions, by session id: its plan, and whether it is committed.
 
     ``stopped`` are the status and exit code of containers that do not run, by hostname; ``lines`` are those of a log.
+    It may have ``gpus``.
     """
 
     def __init__(self, name: str, cpu: int) -> None:
         self.name, self.cpu = name, cpu
         self.parts: dict[str, tuple[SessionPlan, bool]] = {}
         self.lines: list[str] = []
+        self.gpus = 0
         self.stopped: dict[str, tuple[str, int | None]] = {}
 
     def reply(self, asked: Asked) -> Answer:
@@ -51,12 +53,13 @@ class Agent:
 
     def _survey(self, _options: Mapping[str, Any]) -> dict[str, Any]:
         kernels = [kernel for plan, _committed in self.parts.values() for kernel in plan.kernels_on(self.name)]
-        allocated = {slot: sum(kernel.resources.get(slot, 0) for kernel in kernels) for slot in ("cpu", "mem")}
+        capacity = {"cpu": self.cpu, "mem": 64 * GIB, **({"cuda.device": self.gpus} if self.gpus else {})}
+        allocated = {slot: sum(kernel.resources.get(slot, 0) for kernel in kernels) for slot in capacity}
         held = [
             held_session(plan, self.name, self.stopped, committed=committed) for plan, committed in self.parts.values()
         ]
-        facts = agent_facts(self.name, self.cpu, 64 * GIB, sessions=held, allocated=allocated, containers=len(kernels))
-        return result(facts)
+        taken: dict[str, Any] = {"sessions": held, "allocated": allocated, "containers": len(kernels)}
+        return result(agent_facts(self.name, self.cpu, capacity=capacity, **taken))
 
     def _start(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {"changed": True, "sessions": {entry["id"]: self._steps(entry) for entry in options["sessions"]}}

@@ -190,6 +190,25 @@ def test_a_task_returns_what_later_tasks_need(site: Site) -> None:
     assert "hunter2" not in json.dumps(site.result)
 
 
+def test_the_play_has_fixed_defaults_and_a_manager_s_variable_wins_over_them(site: Site) -> None:
+    capacity = {"cpu": 8, "mem": 64 << 30, "cuda.device": 4}
+    facts = agent_facts("agent1", capacity=capacity).to_dict()
+    (site.folder / "agent1").write_text(json.dumps({"agent": facts, "error": None}))
+    asked = [
+        "-e",
+        json.dumps({"session_name": "train", "session_image": IMAGE, "session_resources": {"cuda.device": 2}}),
+    ]
+    plain = site.play("backendai.cluster.create_session", *asked)
+    assert plain.returncode == 0, plain.stdout + plain.stderr
+    assert site.record["resources"]["container"] == {"cpu": 1, "mem": 1 << 30, "cuda.device": 2}
+    assert "are the defaults, whatever GPUs a container has" in " ".join((plain.stdout + plain.stderr).split())
+    manager = json.dumps({"__session_defaults": {"per_gpu": {"mem": "2g"}}, "session_name": "other"})
+    followed = site.play("backendai.cluster.create_session", *asked, "-e", manager)
+    assert followed.returncode == 0, followed.stdout + followed.stderr
+    assert site.record["resources"]["container"] == {"cpu": 4, "mem": 4 << 30, "cuda.device": 2}
+    assert "Each container with cuda.device 2 gets cpu 4, mem 4g: " in followed.stdout
+
+
 def test_check_mode_shows_the_plan_and_changes_nothing(site: Site) -> None:
     run = site.play([{**PLAY, "tasks": [task()]}], "--check", "--diff")
     assert run.returncode == 0, run.stdout + run.stderr

@@ -29,6 +29,8 @@ max_lifetime: 86400
 max_priority: 5
 options: [wait]
 links_by_path: true
+per_gpu: {cpu: 8, mem: 64g}
+default_apps: []
 """
 
 
@@ -43,7 +45,19 @@ def test_a_policy_bounds_what_users_have() -> None:
         "home": NamedFolder("/srv/home/{user}", "/home/work/home"),
     }
     assert policy == Policy(
-        ("lab/*",), ("default", "gpu"), ("vxlan",), folders, None, 1000, None, 86400, 5, ("wait",), links_by_path=True
+        ("lab/*",),
+        ("default", "gpu"),
+        ("vxlan",),
+        folders,
+        None,
+        1000,
+        None,
+        86400,
+        5,
+        ("wait",),
+        links_by_path=True,
+        per_gpu={"cpu": 8, "mem": "64g"},
+        default_apps=(),
     )
     assert policy.mounts["home"].mount("alice")["source"] == "/srv/home/alice"
 
@@ -92,6 +106,16 @@ def test_only_images_have_to_be_named() -> None:
         ("images: []\nmax_apps: 33", "max_apps must be a whole number from 0 to 32."),
         ("images: []\noptions: [user]", "options: 'user' cannot be a user's; allowed are id, kernel"),
         ("images: []\nlinks_by_path: 1", "links_by_path must be true or false."),
+        (
+            "images: []\nper_gpu: 8",
+            "per_gpu must be a mapping with cpu, a whole number, and mem, such as {cpu: 8, mem: 64g}",
+        ),
+        ("images: []\nper_gpu: {cpu: 0}", "per_gpu must be a mapping"),
+        ("images: []\nper_gpu: {cpu: true}", "per_gpu must be a mapping"),
+        ("images: []\nper_gpu: {mem: 64}", "per_gpu must be a mapping"),
+        ("images: []\nper_gpu: {gpu: 1}", "per_gpu must be a mapping"),
+        ("images: []\ndefault_apps: [jupyter]", "default_apps must be [terminal], or [] for none."),
+        ("images: []\ndefault_apps: terminal", "default_apps must be [terminal], or [] for none."),
         ("images: []\nmounts: [data]", "mounts must be a mapping"),
         ("images: []\nmounts: {../x: {source: /a, target: /b}}", "mounts has the name '../x'"),
         ("images: []\nmounts: {x: {source: /a}}", "mounts has 'x', which must have source and target"),

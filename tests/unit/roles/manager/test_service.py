@@ -60,9 +60,46 @@ def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(ho
         "session_user": "alice",
         "session_user_uid": 1001,
         "session_no_new_privileges": True,
+        "__session_defaults": {
+            "per_gpu": {},
+            "apps": [{"name": "terminal", "path": "none"}],
+        },
         **LIMITS,
     }
     assert next(event["text"] for event in host.events if event["event"] == "advice").startswith("Resources are of one")
+
+
+@pytest.mark.parametrize(
+    ("policy", "apps", "entries"),
+    [
+        ("links_by_path: true", [], [{"name": "terminal"}]),
+        ("default_apps: []", [], []),
+        ("max_apps: 1", ["jupyter"], []),
+        ("max_apps: 2", ["jupyter"], [{"name": "terminal", "path": "none"}]),
+    ],
+)
+def test_what_a_session_gets_unasked_is_the_policy_s(
+    host: ManagerHost, policy: str, apps: list[str], entries: list[Any]
+) -> None:
+    host.policy.write_text(f"images: ['lab/*']\nper_gpu: {{cpu: 8, mem: 64g}}\n{policy}\n")
+    created(host)
+    host.ask(ALICE, "create", options={**SPEC, "apps": apps})
+    assert host.runs.made[0].trusted["__session_defaults"] == {
+        "per_gpu": {"cpu": 8, "mem": "64g"},
+        "apps": entries,
+    }
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_the_run_has_decided_is_said(host: ManagerHost, dry_run: bool) -> None:
+    created(host)
+    notes = ["Each container with cuda.device 4 gets cpu 28."]
+    host.runs.events = [{"event": "runner_on_ok", "event_data": {"task": "Create", "res": {"notes": notes}}}]
+    host.ask(ALICE, "create", options={**SPEC, "resources": {"cuda.device": 4}}, dry_run=dry_run)
+    advice = [event["text"] for event in host.events if event["event"] == "advice"]
+    # The total of one core each would be wrong.
+    assert advice[-1:] == notes
+    assert not [text for text in advice if text.startswith("Resources are")]
 
 
 def test_the_groups_that_sessions_get_are_the_operators_choice(host: ManagerHost) -> None:

@@ -18,6 +18,7 @@ def advise(request: Mapping[str, Any]) -> list[str]:
     from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors, integer
     from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER, describe_total
     from ansible_collections.backendai.cluster.plugins.plugin_utils._request.containers import parse_resources
+    from ansible_collections.backendai.cluster.plugins.plugin_utils._request.defaults import find_open, gpus_of
     from ansible_collections.backendai.cluster.plugins.plugin_utils._request.roles import (
         build_default_roles,
         parse_roles,
@@ -31,6 +32,9 @@ def advise(request: Mapping[str, Any]) -> list[str]:
     if problems:
         return []
     roles = named or build_default_roles(size, image, slots, {})
-    total = describe_total((role.replicas, role.resources) for role in roles)
+    left_open = find_open(request)
+    # What follows the GPUs is decided by the run, which says the total.
+    follows = any(gpus_of(role.resources) and left_open.get(role.name if named else "") for role in roles)
+    total = [] if follows else [describe_total((role.replicas, role.resources) for role in roles)]
     writable = any(not mount["read_only"] for mount in request.get("session_mounts", ()))
-    return [total] if writable else [total, NO_FOLDER.replace(PREFIX, "")]
+    return total if writable else [*total, NO_FOLDER.replace(PREFIX, "")]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import CancelledError, CommandError, RefusedError
@@ -17,8 +17,8 @@ from .advice import advise
 from .context import RequestContext
 from .ownership import KnownSession
 from .queue import PENDING
-from .queue_check import GROUPS, LIMITS, STARTS_NONE
-from .request import build_request
+from .queue_check import DEFAULTS, GROUPS, LIMITS, STARTS_NONE
+from .request import BY_HOST_NAME, build_request
 from .runs import Outcome
 
 RECORD, ACCESS = "session_record_path", "session_access_path"
@@ -30,23 +30,26 @@ def create(context: RequestContext, request: Request) -> Result:
     options = context.options()
     policy = context.policy(options)
     built = build_request(request.fields["options"], policy, options, context.caller)
-    for text in advise(built):
-        context.channel.event("advice", text=text)
+    _say(context, advise(built))
     name = str(built.get("session_name", ""))
     with context.slot():
         before = _check_name(context, name)
         # At the end of a run that waits for its session, what waits now may be something else.
         none = {STARTS_NONE: True} if built.get("session_wait") else {}
-        trusted = {**trusted_variables(context, policy), **context.held(), **none}
+        defaults = default_rules(policy, built)
+        trusted = {**trusted_variables(context, policy), **context.held(), **none, DEFAULTS: defaults}
+        events = context.events()
         if request.fields["dry_run"]:
-            outcome = context.runs.run("create_session", built, trusted, events=context.events(), check=True)
+            outcome = context.runs.run("create_session", built, trusted, events=events, check=True)
+            _say(context, events.notes)
             outcome.require()
             return Result("done", f"{name} can be created; nothing has been changed.")
         try:
-            outcome = context.runs.run("create_session", built, trusted, [RECORD, ACCESS], context.events())
+            outcome = context.runs.run("create_session", built, trusted, [RECORD, ACCESS], events)
         except CancelledError:
             begun = [session.id for session in _named(context, name) if session.belongs_to(context.caller)]
             raise CancelledError(_undo(context, name, {*begun} - before, before)) from None
+        _say(context, events.notes)
     result = _result(context, name, outcome)
     record = result.data.get("record") or {}
     if record.get("status") == PENDING and request.fields["wait"]:
@@ -64,6 +67,18 @@ def trusted_variables(context: RequestContext, policy: Policy) -> dict[str, Any]
         GROUPS: policy.group_rules(context.settings.operators_group),
         **({"session_max_lifetime_limit": policy.max_lifetime} if policy.max_lifetime else {}),
     }
+
+
+def default_rules(policy: Policy, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how it is decided what a user's request leaves open."""
+    apps = policy.default_apps if len(request.get("session_apps", ())) < policy.max_apps else ()
+    entries = [{"name": app} if policy.links_by_path else {"name": app, "path": BY_HOST_NAME} for app in apps]
+    return {"per_gpu": dict(policy.per_gpu), "apps": entries}
+
+
+def _say(context: RequestContext, texts: Iterable[str]) -> None:
+    for text in texts:
+        context.channel.event("advice", text=text)
 
 
 def _check_name(context: RequestContext, name: str) -> set[str]:

@@ -33,6 +33,9 @@ LIMITS = "__session_limits"
 GROUPS = "__session_groups"
 """The variable with which groups of their users sessions get."""
 
+DEFAULTS = "__session_defaults"
+"""The variable with how it is decided what a request leaves open."""
+
 STARTS_NONE = "__session_starts_none"
 """The variable by which a playbook starts none that wait."""
 

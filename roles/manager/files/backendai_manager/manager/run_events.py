@@ -32,6 +32,7 @@ class RunEvents:
     """Collects the errors of a run; ``task`` is told of steps and hosts.
 
     ``refused``: a step has failed that only validates the request. ``unreachable`` are silent hosts, and the reasons.
+    ``notes`` are what a run has decided for the user, in sentences.
     """
 
     task: Callable[[str, str, str], None] = lambda _task, _host, _state: None
@@ -39,6 +40,7 @@ class RunEvents:
     unreachable: dict[str, str] = dataclasses.field(default_factory=dict)
     fatal: str = ""
     refused: bool = False
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> bool:
         """Take an event; false, so that ansible-runner keeps no file of it."""
@@ -49,6 +51,7 @@ class RunEvents:
         elif kind == "runner_on_ok":
             self.task(task, host, "done")
             self._take_unavailable(result)
+            self.notes += map(str, result.get("notes") or ())
         elif kind == "runner_on_unreachable":
             self.task(task, host, "failed")
             self.unreachable[host] = _message(result)

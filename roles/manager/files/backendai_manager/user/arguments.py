@@ -18,7 +18,7 @@ from .spec_file import parse_assignments
 SHORT_HELP = """\
 Sessions: sets of containers on one private network, over one or more hosts.
 
-  backendai create --name t1 --image IMAGE --size 2 --cpu 4 --mem 8g
+  backendai create --name t1 --image IMAGE --gpu 4
   backendai list                       your sessions; --all: everybody's
   backendai ssh t1                     a shell in main1; ssh t1 sub1 -- COMMAND
   backendai logs -f t1                 what it prints
