@@ -610,7 +610,9 @@ session:
       elements: dict
       sample: [{hostname: main1, agent: agent1, address: 10.128.0.2, status: running}]
     pending:
-      description: Why it waits; V(null) if it does not.
+      description:
+        - Why it waits; V(null) if it does not. C(outlook) is there if it has no place even on empty agents, or would
+          start now in another mode, C(next_end_at) if each session before it has a limit.
       type: dict
       sample: {reason: agent1 and agent2 have 2 free cores each, shortfall: {cpu: 2}}
     error: {type: str, description: Why it could not be created; V(null) if it was.}

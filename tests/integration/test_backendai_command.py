@@ -145,7 +145,7 @@ def one_session() -> Iterator[None]:
 
 @pytest.mark.usefixtures("one_session")
 def test_who_has_enough_gets_no_more_and_others_do(sessions: Sessions) -> None:
-    too_large = ("--cpu", "64", "--image", PYTHON, "--mem", "128m")
+    too_large = ("--cpu", "64", "--image", PYTHON, "--mem", "128m", "--wait-for-hosts")
     waits = backendai("alice", "create", "--name", f"{sessions.name}-w", *too_large)
     assert (waits.code, "waits" in waits.output + waits.errors) == (0, True), waits
     second = backendai("alice", "create", "--name", f"{sessions.name}-x", *too_large)
@@ -159,6 +159,12 @@ def test_who_has_enough_gets_no_more_and_others_do(sessions: Sessions) -> None:
     create("bob", f"{sessions.name}-b")
     for user, name in (("alice", sessions.name), ("alice", f"{sessions.name}-w"), ("bob", f"{sessions.name}-b")):
         assert backendai(user, "end", name).code == 0
+
+
+def test_what_fits_on_no_empty_cluster_is_refused(sessions: Sessions) -> None:
+    never = backendai("alice", "create", "--name", sessions.name, "--cpu", "64", "--image", PYTHON, "--mem", "128m")
+    assert (never.code, never.output) == (2, ""), never
+    assert "it does not fit even on an empty cluster; --wait-for-hosts lets it wait" in never.errors
 
 
 def await_creation(name: str) -> None:

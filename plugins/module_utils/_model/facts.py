@@ -129,6 +129,11 @@ class AgentFacts:
         return _shared_headroom(tuple(self.free.items()), self.online_cpu_count, self.containers, self.max_containers)
 
     @functools.cached_property
+    def emptied(self) -> AgentFacts:
+        """These facts as if nothing ran here, and without images: what can be held at all, whatever is here now."""
+        return dataclasses.replace(self, allocated={}, containers=0, images={})
+
+    @functools.cached_property
     def latest_session(self) -> float:
         """The creation time of this agent's newest session, in seconds since the epoch; 0 without sessions."""
         return max((session.created_at for session in self.sessions), default=0.0)

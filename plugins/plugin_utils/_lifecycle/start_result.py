@@ -102,7 +102,7 @@ def summarize_record(record: Mapping[str, Any], *, check_mode: bool) -> list[str
         return [f"Session {name} was not touched: this is check mode."]
     lines = [f"Session {name} is {record['status']}."]
     if record["pending"]:
-        lines.append(f"  {record['pending']['reason']}")
+        lines += [f"  {record['pending'][name]}" for name in ("reason", "outlook") if name in record["pending"]]
     if record["status"] == "RUNNING":
         lines += [
             f"  {kernel['hostname']:<8} {kernel['agent']:<16} {kernel['address'] or '-'}"

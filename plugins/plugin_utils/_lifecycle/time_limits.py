@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
-from .._planner.cluster_state import Session
+from collections.abc import Collection, Mapping
+
+from .._planner.cluster_state import ClusterState, Session
+from .._queue.entry import CREATING, PENDING, RUNNING, QueueEntry
 
 
 def time_reason(session: Session, now: float) -> str:
@@ -47,3 +50,33 @@ def idle_seconds(session: Session) -> int | None:
     idle = [session.parts[agent].idle if agent in session.parts else None for agent in session.plan.agents]
     known = [seconds for seconds in idle if seconds is not None]
     return min(known) if len(known) == len(idle) else None
+
+
+def next_ends(
+    entries: Collection[QueueEntry], cluster: ClusterState, places: Mapping[str, int], now: float
+) -> dict[str, float]:
+    """Return when the next session ends by its limit, by the ids of those that wait for it in its resource group.
+
+    Nothing is said of one if a session that runs there, or one before it in ``places``, has no limit: it may never end.
+    """
+    ends: dict[str, float] = {}
+    for group in {entry.resource_group for entry in entries if entry.id in places}:
+        own = [entry for entry in entries if entry.resource_group == group]
+        limits = [_limit(entry, cluster, now) for entry in own if entry.state in (CREATING, RUNNING) and entry.plan]
+        known = [limit for limit in limits if limit is not None]
+        holders = {agent for parts in cluster.strangers.values() for agent in parts}
+        if not known or len(known) < len(limits) or group in {cluster.facts[name].resource_group for name in holders}:
+            continue
+        for entry in sorted((entry for entry in own if entry.state == PENDING), key=lambda entry: places[entry.id]):
+            ends[entry.id] = min(known)
+            if not (entry.spec or {}).get("max_lifetime"):
+                break
+    return ends
+
+
+def _limit(entry: QueueEntry, cluster: ClusterState, now: float) -> float | None:
+    """Return when a session will have lived for its longest time; ``None`` if it has none."""
+    if not entry.plan or not entry.plan.max_lifetime:
+        return None
+    session = cluster.sessions.get(entry.id)
+    return entry.plan.max_lifetime + (now - lived_seconds(session, now) if session else entry.plan.created_at)

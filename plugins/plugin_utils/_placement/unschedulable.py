@@ -29,6 +29,8 @@ class Unschedulable:
     ``shortfall`` is the request of the unplaced containers for each slot that is short. By role, ``unplaced`` is the
     number of unplaced containers, and ``missing`` the amount of each slot that the closest agent lacks for one more.
     ``blocking_sessions`` are the names of sessions that free enough capacity when all of them end; empty if none do.
+    ``proven``: there is no place on these agents, whatever placement is tried. ``outlook`` is a phrase about what may
+    be expected, if anything is known; ``never``: there would be no place on empty agents either, which is proven.
     """
 
     reason: str
@@ -36,6 +38,9 @@ class Unschedulable:
     unplaced: dict[str, int] = dataclasses.field(default_factory=dict)
     missing: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     blocking_sessions: tuple[str, ...] = ()
+    proven: bool = dataclasses.field(default=False, compare=False)
+    outlook: str = ""
+    never: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +79,7 @@ def explain(
     unplaced = dict(Counter(member.role for member in remaining))
     summary = _summary(len(remaining), attempt.unplaced, demand.size)
     if not agents:
-        return Unschedulable(f"{summary}: no agent that may hold them is schedulable", {}, unplaced)
+        return Unschedulable(f"{summary}: no agent that may hold them is schedulable", {}, unplaced, proven=True)
     shortfall: Counter[str] = Counter()
     missing: dict[str, dict[str, int]] = {}
     room = _Room.left_by(demand, attempt)
@@ -94,7 +99,7 @@ def explain(
     if attempt.domain:
         proven = len(remaining) == attempt.unplaced < demand.size
         reason += f"; this is in {attempt.domain}{', where most of them fit' if proven else ''}"
-    return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking)
+    return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking, proven=attempt.unplaced > 0)
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -128,7 +128,7 @@ def _find_plan(
     """
     left = list(eligible)
     for _attempt in range(MAX_ATTEMPTS):
-        placement = _place(spec, left, plans)
+        placement = place_request(spec, left, plans)
         if isinstance(placement, Unschedulable):
             return placement if left or not lacks else _NO_ROOM
         try:
@@ -202,7 +202,7 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
     return True
 
 
-def _place(
+def place_request(
     spec: SessionSpec, eligible: Sequence[AgentFacts], plans: Mapping[str, SessionPlan] | None
 ) -> Placement | Unschedulable:
     """Return the first placement found: preferred agents come first; architectures are not mixed.

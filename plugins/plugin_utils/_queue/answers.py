@@ -20,6 +20,7 @@ from ...module_utils._model.validation import ValidationError
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, decide, is_feasible
+from .._planner.outlook import look_ahead
 from .._planner.session_network import PlanningError
 from .._request.run_options import NetworkPools
 from .entry import PENDING, QueueEntry
@@ -70,9 +71,12 @@ class Answers:
         self._computed += 1
         names = self._computed <= NAMED_BLOCKERS
         try:
-            return decide(
+            answer = decide(
                 entry.request, self.cluster, self._pools, entry.id, entry.user, self._now, name_blockers=names
             )
+            if isinstance(answer, Unschedulable) and names:
+                return look_ahead(answer, entry.request, self.cluster, self._pools, entry.id, self._now)
+            return answer
         except (ValidationError, PlanningError) as error:
             return Unschedulable(as_phrase(error), {})
 

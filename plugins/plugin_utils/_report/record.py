@@ -167,8 +167,16 @@ def stranger_record(session_id: str, parts: Mapping[str, HeldSession]) -> dict[s
 
 
 def describe_pending(no_room: Unschedulable) -> dict[str, Any]:
-    """Return the field ``pending`` of a record: why the session waits."""
-    return {"reason": no_room.reason, "shortfall": no_room.shortfall}
+    """Return the field ``pending`` of a record: why the session waits, and what may be expected, if that is known."""
+    outlook = {"outlook": no_room.outlook} if no_room.outlook else {}
+    return {"reason": no_room.reason, "shortfall": no_room.shortfall, **outlook}
+
+
+def with_next_end(record: Mapping[str, Any], moment: float | None) -> dict[str, Any]:
+    """Return the record of a session that waits with when the next one ends, if that is known."""
+    if moment is None or not record["pending"]:
+        return dict(record)
+    return {**record, "pending": {**record["pending"], "next_end_at": moment}}
 
 
 def ended_record(

@@ -13,13 +13,13 @@ from ...module_utils._model.plan import SessionPlan
 from ...module_utils._model.printable import printable
 from .._lifecycle.absence import Absences, describe_cut_off
 from .._lifecycle.reconcile import reconcile
-from .._lifecycle.time_limits import end_time
+from .._lifecycle.time_limits import end_time, next_ends
 from .._planner.agreement import describe_disagreements
 from .._planner.cluster_state import ClusterState, Session
 from .._queue.entry import CREATING, PENDING, RUNNING, TERMINATED, TERMINATING, QueueEntry
 from .._queue.schedule import QueuePolicy, positions
 from .agents import closed_storage
-from .record import complete_record, session_record, stranger_record
+from .record import complete_record, session_record, stranger_record, with_next_end
 
 
 class Attendance(NamedTuple):
@@ -80,10 +80,15 @@ def list_sessions(
         for session_id, session in cluster.sessions.items()
     ]
     places = positions(entries, cluster, rules)
+    ends = next_ends(entries, cluster, places, now)
     states = (PENDING, CREATING, TERMINATING, TERMINATED) if history else (PENDING, CREATING)
     sessions += [
         (
-            {**complete_record(entry.record), **_stage(entry), "queue_position": places.get(entry.id)},
+            {
+                **with_next_end(complete_record(entry.record), ends.get(entry.id)),
+                **_stage(entry),
+                "queue_position": places.get(entry.id),
+            },
             entry.enqueued_at,
         )
         for entry in entries

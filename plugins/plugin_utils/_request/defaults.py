@@ -35,11 +35,13 @@ class Defaults:
 
     Unless they are ``fixed``, cores and memory follow the GPUs of a container: ``per_gpu`` of each, and what that does
     not name by the smallest share of the agents. ``apps`` are those of a session with a gateway and without a command.
+    With ``refuses_never``, a new session that provably fits on no empty cluster does not wait.
     """
 
     fixed: bool = False
     per_gpu: Mapping[str, int] = dataclasses.field(default_factory=dict)
     apps: tuple[App, ...] = ()
+    refuses_never: bool = False
 
     @classmethod
     def from_variable(cls, value: Mapping[str, Any] | None) -> Defaults:
@@ -48,7 +50,7 @@ class Defaults:
         apps = parse_apps(problems, [{"command": None, **entry} for entry in given.get("apps") or ()])
         problems.raise_if_any()
         per_gpu = {slot: parse_slot(slot, amount) for slot, amount in (given.get("per_gpu") or {}).items()}
-        return cls(bool(given.get("fixed")), per_gpu, apps)
+        return cls(bool(given.get("fixed")), per_gpu, apps, bool(given.get("refuses_never")))
 
 
 def find_open(variables: Mapping[str, Any]) -> Open:

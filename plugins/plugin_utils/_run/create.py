@@ -16,7 +16,7 @@ from .._lifecycle.start_result import summarize_record
 from .._queue.entry import PENDING
 from .._report.access import render_access, session_links
 from .._report.logs import logs_report, render_logs
-from .._report.record import to_json, unplanned_record
+from .._report.record import to_json, unplanned_record, with_next_end
 from .._report.verification import AgentReports
 from .new_session import NotPlannedError
 from .session_run import SessionRun
@@ -120,7 +120,8 @@ def report(run: SessionRun, settled: Settled, passed: Iterable[Settled], ended: 
     entry = run.site.queue.entry(str(record["id"])) if ended or record["status"] == PENDING else None
     if entry and entry.state == PENDING and not later:
         # The run's pass over the queue may have found another reason since.
-        later = [{**record, "pending": entry.record.get("pending")}]
+        end = (record["pending"] or {}).get("next_end_at")
+        later = [with_next_end({**record, "pending": entry.record.get("pending")}, end)]
     later += [entry.record] if entry and entry.has_ended and ended else []
     if later:
         record = later[-1]

@@ -18,10 +18,12 @@ from ...module_utils._model.errors import as_phrase, as_sentence
 from ...module_utils._model.printable import printable
 from ...module_utils._model.validation import ValidationError
 from .._lifecycle.start_steps import start_arguments
+from .._lifecycle.time_limits import next_ends
 from .._placement.place import Unschedulable
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, check_time_limits, decide
 from .._planner.disk_room import describe_tight_disks
+from .._planner.outlook import look_ahead
 from .._planner.session_network import PlanningError
 from .._planner.shares import amounts_by_gpus
 from .._queue.answers import Answers as Decider
@@ -40,7 +42,7 @@ from .._queue.entry import (
 )
 from .._queue.owner import current_owner
 from .._queue.schedule import positions, waits_behind
-from .._report.record import unplanned_record
+from .._report.record import unplanned_record, with_next_end
 from .._request.advice import advise
 from .._request.defaults import (
     add_apps,
@@ -194,8 +196,10 @@ class _Request:
         """Return the record of a session that waits, with its place in the queue."""
         own = dataclasses.replace(entry, state=PENDING, spec=dataclasses.asdict(self._spec))
         others = [other for other in entries if other.id != entry.id]
-        place = positions([*others, own], self._cluster, self._site.policy)[entry.id]
-        return {**_pending_record(self._spec, entry, decision), "queue_position": place}
+        places = positions([*others, own], self._cluster, self._site.policy)
+        end = next_ends([*others, own], self._cluster, places, time.time()).get(entry.id)
+        record = with_next_end(_pending_record(self._spec, entry, decision), end)
+        return {**record, "queue_position": places[entry.id]}
 
     def _user(self) -> User:
         """Return who the session of this run belongs to: by default the user that runs Ansible."""
@@ -257,6 +261,8 @@ class _Request:
             return Unschedulable(as_phrase(error), {})
         if isinstance(decision, Decision) and decision.existing:
             return decision
+        if isinstance(decision, Unschedulable):
+            decision = look_ahead(decision, spec, room, pools, entry.id, entry.updated_at)
         if entry.spec is None:
             check_time_limits(spec, pools)
         if isinstance(decision, Decision):
@@ -268,7 +274,14 @@ class _Request:
             if waits_now:
                 _check_not_away(spec.name, entries, room)
             self._site.limits.check((entry.user, entry.user_uid), containers, entries, waits=waits_now)
+            self._refuse_never(decision)
         return decision
+
+    def _refuse_never(self, decision: Decision | Unschedulable) -> None:
+        """Raise :class:`PlanningError` for a new session that never has a place, where those do not wait."""
+        if isinstance(decision, Unschedulable) and decision.never and self._site.rules.defaults.refuses_never:
+            reason = f"{decision.reason}; {decision.outlook}"
+            raise PlanningError(f"{reason}; --wait-for-hosts lets it wait for agents with more room")
 
     def _save(self, entry: QueueEntry, decision: Decision | Unschedulable) -> None:
         """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.

@@ -112,6 +112,7 @@ VERBS: Mapping[str, Mapping[str, _Field]] = {
         "options": _Field(_mapping),
         "dry_run": _Field(_flag, False),
         "wait": _Field(_number(0, MAX_SECONDS), 0),
+        "wait_for_hosts": _Field(_flag, False),
     },
     "list": {"all": _Field(_flag, False), "cached": _Field(_flag, False), "history": _Field(_flag, False)},
     "show": _ONE,

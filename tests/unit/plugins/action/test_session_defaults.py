@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -204,3 +205,53 @@ def test_a_session_that_exists_keeps_the_apps_that_it_has(make_site: MakeSite) -
     site.session(**ASKED)
     assert apps(site) == []
     assert "terminal" not in json.dumps(site.record["apps"])
+
+
+REFUSES = {"__session_defaults": {"refuses_never": True}}
+
+
+def test_what_never_fits_is_refused_where_a_manager_says_so(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    asked = {**ASKED, "resources": {"cuda.device": 5}}
+    result = site.session(**asked, variables=REFUSES)
+    assert (result["failed"], result["refused"], queue.entries()) == (True, True, [])
+    assert result["msg"].startswith("no room for 1 of 1 containers on 2 agents: short of cuda.device 5")
+    assert result["msg"].endswith(
+        "; it does not fit even on an empty cluster; --wait-for-hosts lets it wait for agents with more room."
+    )
+    # What the policy forbids does not wait for hosts either.
+    beyond = site.session(
+        **{**asked, "cluster_size": 4}, variables={**REFUSES, "__session_limits": {"max_containers": 3}}
+    )
+    assert beyond["msg"].startswith("max_containers: 4 containers are requested")
+    # Whoever waits already goes on.
+    site.session(**asked)
+    again = site.session(**asked, variables=REFUSES)
+    assert (again["session"]["status"], again.get("failed")) == ("PENDING", None)
+
+
+def test_what_fits_on_an_empty_cluster_waits_and_says_the_next_end(make_site: MakeSite) -> None:
+    site = make_site()
+    first = site.session(**{**ASKED, "cluster_size": 2, "max_lifetime": 3600}, variables=REFUSES)["session"]
+    result = site.session(**{**ASKED, "name": "second", "resources": {"cuda.device": 4}, "cluster_size": 1})
+    assert result["session"]["status"] == "RUNNING"
+    result = site.session(**{**ASKED, "name": "third"}, variables=REFUSES)
+    assert (result["session"]["status"], "outlook" in result["session"]["pending"]) == ("PENDING", False)
+    assert "next_end_at" not in result["session"]["pending"]
+    for name in ("third", "second"):
+        site.session(name=name, state="absent")
+    site.session(**{**ASKED, "name": "second", "resources": {"cuda.device": 4}, "max_lifetime": 7200})
+    result = site.session(**{**ASKED, "name": "fourth"}, variables=REFUSES)
+    assert abs(result["session"]["pending"]["next_end_at"] - first["created_at"] - 3600) < 60
+
+
+def test_a_pass_over_the_queue_says_what_may_be_expected(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    site.session(**{**ASKED, "resources": {"cuda.device": 5}})
+    (entry,) = queue.entries()
+    bare = {name: entry.record["pending"][name] for name in ("reason", "shortfall")}
+    queue.save(dataclasses.replace(entry, record={**entry.record, "pending": bare}))
+    site.queue()
+    (entry,) = queue.entries()
+    assert entry.record["pending"]["outlook"] == "it does not fit even on an empty cluster"
+    assert "  it does not fit even on an empty cluster" in site.shown

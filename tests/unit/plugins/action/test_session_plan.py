@@ -106,6 +106,7 @@ def test_missing_capacity_is_pending(run: Run) -> None:
     assert result["pending"] == {
         "reason": "no room for 1 of 4 containers on one agent: short of cpu 1",
         "shortfall": {"cpu": 1},
+        "outlook": "it does not fit even on an empty cluster",
     }
     assert result["no_room"] == {"unplaced": {"sub": 1}, "missing": {"sub": {"cpu": 1}}, "blocking_sessions": ()}
     assert result["starts"] == []

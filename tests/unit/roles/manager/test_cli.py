@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from backendai_manager import cli
-from backendai_manager.user import tables, verbs
+from backendai_manager.user import tables, text, verbs
 from backendai_manager.user.readers import await_loss_of_readers
 from backendai_manager.user.service import Service
 from tests.unit.builders import REPOSITORY
@@ -194,6 +194,70 @@ def test_why_explains_each_status(
         assert sentence in capsys.readouterr().out
     assert run("why", "train", "--json", answers=[done(record=record(1, ALICE, **fields))]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == fields["status"]
+
+
+WAITS: dict[str, Any] = {
+    "status": "PENDING",
+    "queue_position": 3,
+    "pending": {
+        "reason": "no room for 1 of 1 containers",
+        "shortfall": {"cuda.device": 2},
+        "outlook": "it would start now with --multi-node",
+        "next_end_at": time.mktime((2026, 1, 2, 14, 20, 0, 0, 0, -1)),
+    },
+}
+
+
+def test_a_session_that_waits_says_for_what_its_place_and_the_next_end(
+    run: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text.time, "time", lambda: time.mktime((2026, 1, 2, 9, 0, 0, 0, 0, -1)))
+    waits = record(1, ALICE, kernels=[], **WAITS)
+    assert run("create", "--name", "train", "--gpu", "2", answers=[done("train waits: …", record=waits)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "train waits for 2 GPUs: place 3, the next end is at 14:20 by its limit.",
+        "  no room for 1 of 1 containers",
+        "  It would start now with --multi-node.",
+        "It starts by itself; backendai why train says more, backendai end train cancels it.",
+    ]
+    assert run("why", "train", answers=[done(record=waits)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "train is PENDING.",
+        "It waits, at place 3 of its resource group: no room for 1 of 1 containers",
+        "It lacks 2 GPUs.",
+        "It would start now with --multi-node.",
+        "The next end is at 14:20 by its limit.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "first"),
+    [
+        ({"pending": {"reason": "x", "shortfall": {}}}, "train waits: place 3."),
+        (
+            {"pending": {"reason": "x", "shortfall": {"cpu": 1, "mem": 1 << 30}}},
+            "train waits for cpu 1, mem 1g: place 3.",
+        ),
+        ({"pending": {"reason": "x"}, "queue_position": None}, "train waits."),
+        ({"pending": {"reason": "x", "shortfall": {"cuda.device": 1}}}, "train waits for 1 GPU: place 3."),
+    ],
+)
+def test_what_is_not_known_of_a_session_that_waits_is_left_out(
+    run: Command, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], first: str
+) -> None:
+    waits = record(1, ALICE, kernels=[], **{**WAITS, **changed})
+    assert run("create", "--name", "train", answers=[done(record=waits)]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [first, "  x"]
+
+
+def test_another_day_is_named() -> None:
+    assert text.clock(time.mktime((2026, 1, 2, 14, 20, 0, 0, 0, -1))) == "2026-01-02 14:20"
+
+
+def test_waiting_for_hosts_is_asked_for(run: Command, tmp_path: Path) -> None:
+    run("create", "--name", "train")
+    run("create", "--name", "train", "--wait-for-hosts")
+    assert [request["wait_for_hosts"] for request in requests(tmp_path)] == [False, True]
 
 
 def test_logs_are_shown_although_one_agent_does_not_answer(run: Command, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,12 @@ def test_a_request_has_a_verb_and_its_fields_with_their_defaults() -> None:
 def test_what_the_users_part_sends_is_what_the_other_reads() -> None:
     options = {"name": "train", "env": {"WORD": "naïve"}}
     line = request_line("create", {"options": options, "wait": 5})
-    assert parse_request(line).fields == {"options": options, "dry_run": False, "wait": 5}
+    assert parse_request(line).fields == {
+        "options": options,
+        "dry_run": False,
+        "wait": 5,
+        "wait_for_hosts": False,
+    }
     assert parse_answer(event_line("line", {"text": "\udcff"})) == {"event": "line", "text": "\udcff"}
     assert parse_answer(result_line(Result("done", "x", {"a": 1}))) == Result("done", "x", {"a": 1})
 

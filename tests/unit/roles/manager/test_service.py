@@ -63,6 +63,7 @@ def test_what_a_user_gives_goes_into_the_request_and_who_it_is_into_variables(ho
         "__session_defaults": {
             "per_gpu": {},
             "apps": [{"name": "terminal", "path": "none"}],
+            "refuses_never": True,
         },
         **LIMITS,
     }
@@ -83,10 +84,11 @@ def test_what_a_session_gets_unasked_is_the_policy_s(
 ) -> None:
     host.policy.write_text(f"images: ['lab/*']\nper_gpu: {{cpu: 8, mem: 64g}}\n{policy}\n")
     created(host)
-    host.ask(ALICE, "create", options={**SPEC, "apps": apps})
+    host.ask(ALICE, "create", options={**SPEC, "apps": apps}, wait_for_hosts=True)
     assert host.runs.made[0].trusted["__session_defaults"] == {
         "per_gpu": {"cpu": 8, "mem": "64g"},
         "apps": entries,
+        "refuses_never": False,
     }
 
 

@@ -36,7 +36,7 @@ def create(context: RequestContext, request: Request) -> Result:
         before = _check_name(context, name)
         # At the end of a run that waits for its session, what waits now may be something else.
         none = {STARTS_NONE: True} if built.get("session_wait") else {}
-        defaults = default_rules(policy, built)
+        defaults = default_rules(policy, built, wait_for_hosts=request.fields["wait_for_hosts"])
         trusted = {**trusted_variables(context, policy), **context.held(), **none, DEFAULTS: defaults}
         events = context.events()
         if request.fields["dry_run"]:
@@ -69,11 +69,11 @@ def trusted_variables(context: RequestContext, policy: Policy) -> dict[str, Any]
     }
 
 
-def default_rules(policy: Policy, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how it is decided what a user's request leaves open."""
+def default_rules(policy: Policy, request: Mapping[str, Any], *, wait_for_hosts: bool) -> dict[str, Any]:
+    """Return how it is decided what a user's request leaves open, and whether it may wait for what there is not yet."""
     apps = policy.default_apps if len(request.get("session_apps", ())) < policy.max_apps else ()
     entries = [{"name": app} if policy.links_by_path else {"name": app, "path": BY_HOST_NAME} for app in apps]
-    return {"per_gpu": dict(policy.per_gpu), "apps": entries}
+    return {"per_gpu": dict(policy.per_gpu), "apps": entries, "refuses_never": not wait_for_hosts}
 
 
 def _say(context: RequestContext, texts: Iterable[str]) -> None:

@@ -118,6 +118,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", type=int, nargs="?", const=MAX_SECONDS, default=0, metavar="SECONDS", help="until it runs"
     )
+    parser.add_argument(
+        "--wait-for-hosts", action="store_true", help="wait, too, for agents with more room than there are"
+    )
     parser.add_argument("--follow", action="store_true", help="wait, and show its output until it ends")
     parser.add_argument("--dry-run", action="store_true", help="check and plan only")
     _add_json(parser)

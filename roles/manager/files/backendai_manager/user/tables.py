@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import age, amount, printable, remaining, slots
+from .text import age, amount, clock, printable, remaining, slots
 
 NARROW, WIDE = 60, 100
 _PIPE_WIDTH = 10_000
@@ -103,7 +103,8 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
         place = record.get("queue_position")
         where = f", at place {place} of its resource group" if place else ""
         yield f"It waits{where}: {pending.get('reason') or 'for the next run of the timer'}"
-        yield from _shortfall(pending.get("shortfall"))
+        yield from (f"It lacks {lacking}." for lacking in [_shortfall(pending.get("shortfall"))] if lacking)
+        yield from _prospects(pending)
     elif status == "RUNNING":
         yield "It runs."
         yield from _storage(record.get("closed_storage"))
@@ -129,11 +130,35 @@ def _storage(services: Any) -> Iterator[str]:
             )
 
 
-def _shortfall(shortfall: Any) -> Iterator[str]:
-    if isinstance(shortfall, Mapping):
-        missing = [f"{slot} {amount(str(slot), value)}" for slot, value in shortfall.items() if isinstance(value, int)]
-        if missing:
-            yield f"It lacks {', '.join(missing)}."
+def announce_wait(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about a new session that waits: for what, why, and what may be done."""
+    name, pending, place = record.get("name"), record.get("pending") or {}, record.get("queue_position")
+    lacking, end = _shortfall(pending.get("shortfall")), pending.get("next_end_at")
+    where = [f"place {place}"] if place else []
+    where += [f"the next end is at {clock(end)} by its limit"] if end else []
+    yield f"{name} waits{f' for {lacking}' if lacking else ''}{': ' if where else ''}{', '.join(where)}."
+    yield f"  {pending.get('reason') or 'The next run of the timer looks at it'}"
+    yield from (f"  {line}" for line in _prospects({**pending, "next_end_at": None}))
+    yield f"It starts by itself; backendai why {name} says more, backendai end {name} cancels it."
+
+
+def _prospects(pending: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what may be expected of a session that waits."""
+    outlook = str(pending.get("outlook") or "")
+    if outlook:
+        yield f"{outlook[0].upper()}{outlook[1:]}."
+    if pending.get("next_end_at"):
+        yield f"The next end is at {clock(pending['next_end_at'])} by its limit."
+
+
+def _shortfall(shortfall: Any) -> str:
+    """Return what a session that waits lacks."""
+    amounts = shortfall if isinstance(shortfall, Mapping) else {}
+    return ", ".join(
+        f"{value} GPU{'' if value == 1 else 's'}" if slot == "cuda.device" else f"{slot} {amount(str(slot), value)}"
+        for slot, value in amounts.items()
+        if isinstance(value, int)
+    )
 
 
 def show_logs(console: Console, report: Mapping[str, Any]) -> None:

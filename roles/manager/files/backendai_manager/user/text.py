@@ -39,6 +39,12 @@ def duration(seconds: float) -> str:
     return f"{minutes}m" if minutes else f"{whole}s"
 
 
+def clock(moment: float) -> str:
+    """Return a moment as the time of the day, with the day unless that is today."""
+    today, day = (time.strftime("%Y-%m-%d", time.localtime(when)) for when in (time.time(), moment))
+    return f"{'' if day == today else f'{day} '}{time.strftime('%H:%M', time.localtime(moment))}"
+
+
 def amount(slot: str, value: int) -> str:
     """Return an amount of a slot, memory in its largest exact unit."""
     if slot in _BYTES:

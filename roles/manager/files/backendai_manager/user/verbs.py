@@ -78,12 +78,14 @@ def create(invocation: Invocation) -> int:
     wait = options.wait or (MAX_SECONDS if options.follow else 0)
     if not 0 <= wait <= MAX_SECONDS:
         raise RefusedError(f"--wait takes 0 to {MAX_SECONDS} seconds.")
-    result = invocation.ask("create", options=given, dry_run=options.dry_run, wait=wait)
+    hosts = options.wait_for_hosts
+    result = invocation.ask("create", options=given, dry_run=options.dry_run, wait=wait, wait_for_hosts=hosts)
     record = result.data.get("record") or {}
     if options.json:
         invocation.print_json(record)
     else:
-        invocation.say(result.message)
+        waits = record.get("status") == "PENDING" and result.status == "done"
+        invocation.say(*(tables.announce_wait(record) if waits else [result.message]))
         for kernel in record.get("kernels") or ():
             invocation.say(f"  {kernel.get('hostname'):<8} {kernel.get('agent'):<16} {kernel.get('address') or ''}")
         if record.get("kernels"):
