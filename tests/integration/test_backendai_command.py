@@ -167,6 +167,18 @@ def test_what_fits_on_no_empty_cluster_is_refused(sessions: Sessions) -> None:
     assert "it does not fit even on an empty cluster; --wait-for-hosts lets it wait" in never.errors
 
 
+def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
+    before = backendai("alice", "limits", "--json").json["held"]
+    create("alice", sessions.name)
+    limits = backendai("alice", "limits", "--json").json
+    assert (limits["images"], [group["resource_group"] for group in limits["free"]]) == (["lab/*"], ["default"])
+    assert (limits["held"]["running"], limits["held"]["containers"]) == (
+        before["running"] + 1,
+        before["containers"] + 1,
+    )
+    assert "lab/*" in backendai("alice", "limits").output
+
+
 def await_creation(name: str) -> None:
     """Wait until a session is in the queue of the manager: it is being created."""
     wait_until(lambda: run_on(MANAGER, f"grep -sl {name} {HOME}/queue/*.json", check=False) != "", seconds=120)

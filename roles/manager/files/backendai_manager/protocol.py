@@ -128,6 +128,7 @@ VERBS: Mapping[str, Mapping[str, _Field]] = {
     "end": {**_ONE, "force": _Field(_flag, False)},
     "repair": {**_ONE, "fresh_home": _Field(_flag, False)},
     "agents": {},
+    "limits": {},
 }
 """The verbs and their fields."""
 

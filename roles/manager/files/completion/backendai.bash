@@ -2,7 +2,7 @@
 
 _backendai() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} verb='' index
-    local verbs='create list show why logs ssh ssh-config open end repair agents schema template'
+    local verbs='create list show why logs ssh ssh-config open end repair agents limits schema template'
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         [[ ${COMP_WORDS[index]} == -* ]] || { verb=${COMP_WORDS[index]}; break; }

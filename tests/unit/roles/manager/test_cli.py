@@ -260,6 +260,77 @@ def test_waiting_for_hosts_is_asked_for(run: Command, tmp_path: Path) -> None:
     assert [request["wait_for_hosts"] for request in requests(tmp_path)] == [False, True]
 
 
+LIMITS: dict[str, Any] = {
+    "images": ["lab/*", "python:*"],
+    "folders": [
+        {"name": "data", "target": "/home/work/data", "read_only": True},
+        {"name": "home", "target": "/home/work/home", "read_only": False},
+    ],
+    "resource_groups": ["default"],
+    "drivers": ["vxlan"],
+    "max_lifetime": 86400,
+    "max_priority": 10,
+    "max_apps": 32,
+    "known_apps": ["jupyter", "terminal"],
+    "default_apps": ["terminal"],
+    "per_gpu": {"cpu": 8, "mem": "64g"},
+    "max_sessions": 50,
+    "max_waiting": 100,
+    "max_containers": 1024,
+    "held": {"running": 1, "waiting": 2, "containers": 6, "resources": {"cpu": 4, "mem": (5 << 30) + 7}},
+    "free": [{"resource_group": "default", "free": {"cpu": 3, "mem": 5}, "total": {"cpu": 8, "mem": 16 << 30}}],
+}
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_limits_are_shown_line_by_line(
+    run: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    console = tables.make_console()
+    console.width = width
+    monkeypatch.setattr(tables, "make_console", lambda **_how: console)
+    assert run("limits", answers=[done(**LIMITS)]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "images           lab/*",
+        "                 python:*",
+        "folders          data: /home/work/data, read only",
+        "                 home: /home/work/home",
+        "resource groups  default",
+        "network drivers  vxlan",
+        "longest life     1d00h",
+        "priority         0 to 10",
+        "apps             jupyter, terminal, or your own; 32 of a session",
+        "                 terminal without asking",
+        "with each GPU    cpu 8, mem 64g",
+        "sessions         1 of 50 run, 2 of 100 wait",
+        "containers       6 of 1024",
+        "you hold         cpu 4, mem 5g",
+        "free in default  cpu 3 of 8, mem 5 of 16g",
+    ]
+    assert run("limits", "--json", answers=[done(**LIMITS)]) == 0
+    assert json.loads(capsys.readouterr().out) == LIMITS
+
+
+def test_limits_say_what_there_is_none_of(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    none = {"folders": [], "max_lifetime": 0, "default_apps": [], "per_gpu": {}, "free": None}
+    nothing = {"running": 0, "waiting": 0, "containers": 0, "resources": {}}
+    assert run("limits", answers=[done(**{**LIMITS, **none, "held": nothing})]) == 0
+    shown = capsys.readouterr().out
+    assert [
+        line.strip().split("  ")[-1].strip()
+        for line in shown.splitlines()
+        if line[:4] in ("fold", "long", "with", "you ", "free")
+    ] == [
+        "none",
+        "no bound",
+        "the smallest share of the agents that could hold the session",
+        "nothing",
+        "not known: the agents could not be listed",
+    ]
+    assert "without asking" not in shown
+
+
 def test_logs_are_shown_although_one_agent_does_not_answer(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
     kernels = [
         {

@@ -524,3 +524,35 @@ def test_files_of_the_queue_that_are_damaged_are_no_sessions(host: ManagerHost) 
 def test_what_the_manager_writes_is_its_own(host: ManagerHost) -> None:
     host.ask(ALICE, "list")
     assert stat.S_IMODE((host.paths.runtime / "slots").stat().st_mode) == 0o700
+
+
+GROUP = {"resource_group": "default", "free": {"cpu": 3}, "total": {"cpu": 8}, "largest_sessions": []}
+
+
+def test_limits_are_those_of_the_policy_with_what_the_user_holds_and_what_is_free(host: ManagerHost) -> None:
+    host.policy.write_text(
+        "images: ['lab/*']\nmounts: {data: {source: /srv/secret, target: /data, read_only: true}}\nmax_sessions: 3\n"
+    )
+    taken = {"total": {"cpu": 4, "mem": 8}}
+    host.keep(1, ALICE, record=record(1, ALICE, resources=taken, cluster_size=2))
+    host.keep(2, ALICE, "second", "CREATING", record=record(2, ALICE, "second", resources=taken))
+    host.keep(3, ALICE, "third", "PENDING", record=record(3, ALICE, "third", resources=taken, cluster_size=4))
+    host.keep(4, ALICE, "fourth", "TERMINATED")
+    host.keep(5, BOB, "other", record=record(5, BOB, "other", resources=taken))
+    report = {"agents": [], "groups": [GROUP, {**GROUP, "resource_group": "gpu"}]}
+    host.runs.reports["list_agents"] = {"agent_list_path": report}
+    data = host.ask(ALICE, "limits").data
+    assert data["held"] == {"running": 2, "waiting": 1, "containers": 7, "resources": {"cpu": 8, "mem": 16}}
+    # Of other resource groups the user gets nothing.
+    assert data["free"] == [{"resource_group": "default", "free": {"cpu": 3}, "total": {"cpu": 8}}]
+    assert data["folders"] == [{"name": "data", "target": "/data", "read_only": True}]
+    assert (data["images"], data["max_sessions"], data["max_lifetime"]) == (["lab/*"], 3, 0)
+    assert "terminal" in data["known_apps"]
+    assert "secret" not in json.dumps(data)
+
+
+def test_limits_are_shown_although_the_agents_cannot_be_listed(host: ManagerHost) -> None:
+    host.runs.failures["list_agents"] = Outcome(False, "agent1 does not answer", {})
+    result = host.ask(ALICE, "limits")
+    assert (result.status, result.data["free"], result.data["images"]) == ("done", None, ["lab/*"])
+    assert [event["text"] for event in host.events if event["event"] == "warning"] == ["agent1 does not answer"]

@@ -16,9 +16,10 @@ from ..protocol import Request, Result
 from .context import RequestContext
 from .create import ACCESS, RECORD, create
 from .following import follow_logs, show_logs
+from .limits import AGENTS, limits
 from .ownership import KnownSession, visible_records
 
-LOGS, TOKEN, AGENTS = "session_logs_path", "session_token_path", "agent_list_path"
+LOGS, TOKEN = "session_logs_path", "session_token_path"
 NO_GATEWAY = "gateway_group: "
 """How the playbook's sentence begins if there is no gateway in the inventory."""
 
@@ -192,4 +193,5 @@ VERBS: Mapping[str, Callable[[RequestContext, Request], Result]] = {
     "end": end,
     "repair": repair,
     "agents": agents,
+    "limits": limits,
 }

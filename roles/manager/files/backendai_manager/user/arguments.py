@@ -18,6 +18,7 @@ from .spec_file import parse_assignments
 SHORT_HELP = """\
 Sessions: sets of containers on one private network, over one or more hosts.
 
+  backendai limits                     images, folders and more that you may have
   backendai create --name t1 --image IMAGE --gpu 4
   backendai list                       your sessions; --all: everybody's
   backendai ssh t1                     a shell in main1; ssh t1 sub1 -- COMMAND
@@ -88,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     repair.add_argument("session", metavar="NAME")
     repair.add_argument("--fresh-home", action="store_true", help="with new containers and an empty /home/work")
     _add_json(verbs.add_parser("agents", help="what is free, and the largest session that would start now"))
+    _add_json(verbs.add_parser("limits", help="what you may have, what you hold, and what is free"))
     verbs.add_parser("schema", help="print the JSON Schema of a spec file")
     verbs.add_parser("template", help="print a spec file to begin with")
     return parser

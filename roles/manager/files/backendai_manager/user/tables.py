@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import age, amount, clock, printable, remaining, slots
+from .text import BYTES, age, amount, clock, duration, printable, remaining, slots
 
 NARROW, WIDE = 60, 100
 _PIPE_WIDTH = 10_000
@@ -210,3 +210,52 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
 def _free_of_total(agent: Mapping[str, Any], slot: str) -> str:
     free, total = ((agent.get(side) or {}).get(slot) for side in ("free", "total"))
     return "-" if total is None else f"{amount(slot, free or 0)}/{amount(slot, total)}"
+
+
+def show_limits(console: Console, data: Mapping[str, Any]) -> None:
+    """Show what a user may have, has, and could have now."""
+    held, life, default = data["held"], data["max_lifetime"], ", ".join(data["default_apps"])
+    per_gpu = ", ".join(f"{slot} {value}" for slot, value in data["per_gpu"].items())
+    rows = [
+        ("images", data["images"]),
+        (
+            "folders",
+            [
+                f"{each['name']}: {each['target']}{', read only' if each['read_only'] else ''}"
+                for each in data["folders"]
+            ]
+            or ["none"],
+        ),
+        ("resource groups", data["resource_groups"]),
+        ("network drivers", data["drivers"]),
+        ("longest life", [duration(life) if life else "no bound"]),
+        ("priority", [f"0 to {data['max_priority']}"]),
+        ("apps", [f"{', '.join(data['known_apps'])}, or your own; {data['max_apps']} of a session"]),
+        ("", [f"{default} without asking"] if default else []),
+        ("with each GPU", [per_gpu or "the smallest share of the agents that could hold the session"]),
+        (
+            "sessions",
+            [f"{held['running']} of {data['max_sessions']} run, {held['waiting']} of {data['max_waiting']} wait"],
+        ),
+        ("containers", [f"{held['containers']} of {data['max_containers']}"]),
+        ("you hold", [slots(_whole(held["resources"])) or "nothing"]),
+        *((f"free in {group['resource_group']}", [_free(group)]) for group in data["free"] or ()),
+        *([("free", ["not known: the agents could not be listed"])] if data["free"] is None else []),
+    ]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, lines in rows:
+        for at, line in enumerate(lines):
+            table.add_row(*(Text(printable(cell)) for cell in ("" if at else name, str(line))))
+    console.print(table)
+
+
+def _free(group: Mapping[str, Any]) -> str:
+    free, total = (_whole(group[side]) for side in ("free", "total"))
+    return ", ".join(f"{slot} {amount(slot, free.get(slot, 0))} of {amount(slot, total[slot])}" for slot in total)
+
+
+def _whole(values: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts with memory in whole GiB, unless it is less than one."""
+    return {slot: value >> 30 << 30 if slot in BYTES and value >> 30 else value for slot, value in values.items()}

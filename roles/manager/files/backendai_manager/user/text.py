@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 _FACTORS = {"t": 1 << 40, "g": 1 << 30, "m": 1 << 20, "k": 1 << 10}
-_BYTES = ("mem", "shmem")
+BYTES = ("mem", "shmem")
 
 
 def printable(text: str) -> str:
@@ -47,7 +47,7 @@ def clock(moment: float) -> str:
 
 def amount(slot: str, value: int) -> str:
     """Return an amount of a slot, memory in its largest exact unit."""
-    if slot in _BYTES:
+    if slot in BYTES:
         for unit, factor in _FACTORS.items():
             if value and value % factor == 0:
                 return f"{value // factor}{unit}"

@@ -294,6 +294,16 @@ def agents(invocation: Invocation) -> int:
     return 0
 
 
+def limits(invocation: Invocation) -> int:
+    """Show what the user may have, what the user holds, and what is free."""
+    data = invocation.ask("limits").data
+    if invocation.options.json:
+        invocation.print_json(data)
+    else:
+        tables.show_limits(tables.make_console(), data)
+    return 0
+
+
 def schema(invocation: Invocation) -> int:
     """Print the JSON Schema of a spec."""
     invocation.print_json(build_schema(load_options(invocation.paths.specification)))
@@ -318,6 +328,7 @@ VERBS: Mapping[str, Callable[[Invocation], int]] = {
     "end": end,
     "repair": repair,
     "agents": agents,
+    "limits": limits,
     "schema": schema,
     "template": template,
 }
