@@ -125,7 +125,7 @@ VERBS: Mapping[str, Mapping[str, _Field]] = {
     # Without a session, those of the user.
     "access": {"session": _Field(_any_session, "")},
     "token": {**_ONE, "seconds": _Field(_number(60, MAX_SECONDS), 3600)},
-    "end": {**_ONE, "force": _Field(_flag, False)},
+    "end": {**_ONE, "force": _Field(_flag, False), "confirmed": _Field(_flag, True)},
     "repair": {**_ONE, "fresh_home": _Field(_flag, False)},
     "agents": {},
     "limits": {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -94,6 +95,46 @@ def test_the_exit_code_says_how_it_ended(run: Command, status: str, code: int) -
 def test_a_refusal_is_said_on_standard_error(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("end", "train", answers=[done("no \x1b[2Jsession", "refused")]) == 2
     assert capsys.readouterr() == ("", "backendai: no [2Jsession\n")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("YES\n", 0), ("\n", 2), ("no\n", 2), ("", 2)])
+def test_on_a_terminal_the_end_of_an_old_session_is_asked_for(
+    run: Command,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    code: int,
+) -> None:
+    stdin = io.StringIO(answer)
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    asks = done("", "pending", since=time.time() - 7500, id=IDS[1])
+    assert run("end", "train", answers=[asks, done("train is TERMINATED.")]) == code
+    asked = [(request["session"], request["confirmed"]) for request in requests(tmp_path)]
+    assert asked == [("train", False), *([(IDS[1], True)] if code == 0 else [])]
+    shown = capsys.readouterr()
+    assert shown.err.startswith("train is 2h05m old. End it? [y/N] ")
+    assert shown.err.endswith("backendai: nothing has been changed.\n" if code else "[y/N] ")
+
+
+def test_scripts_and_yes_end_without_a_question(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("end", "train") == 0
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert run("end", "train", "--yes") == 0
+    assert [request["confirmed"] for request in requests(tmp_path)] == [True, True]
+
+
+def test_the_mode_is_shown_from_80_columns_on(capsys: pytest.CaptureFixture[str]) -> None:
+    console = tables.make_console()
+    several = record(1, ALICE, cluster_size=4, cluster_mode="multi-node")
+    for width, shown in ((79, False), (80, True), (160, True)):
+        console.width = width
+        tables.session_table(console, [several, record(2, ALICE, "one")], everybody=False)
+        heading, row, one = capsys.readouterr().out.splitlines()
+        assert ("MODE" in heading, "Multi-node · 4" in row) == (shown, shown)
+        assert one.split()[6:7] == (["-"] if shown else [])
+    assert "  mode            Multi-node · 4" in list(tables.describe_session(several))
 
 
 def test_following_a_new_session_ends_with_the_code_of_its_command(

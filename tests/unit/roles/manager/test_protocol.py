@@ -25,7 +25,9 @@ from backendai_manager.protocol import (
 
 
 def test_a_request_has_a_verb_and_its_fields_with_their_defaults() -> None:
-    assert parse_request(b'{"verb": "end", "session": "train"}') == Request("end", {"session": "train", "force": False})
+    assert parse_request(b'{"verb": "end", "session": "train"}') == Request(
+        "end", {"session": "train", "force": False, "confirmed": True}
+    )
     assert parse_request(b'{"verb": "agents"}') == Request("agents", {})
 
 

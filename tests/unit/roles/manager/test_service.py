@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -524,6 +525,18 @@ def test_files_of_the_queue_that_are_damaged_are_no_sessions(host: ManagerHost) 
 def test_what_the_manager_writes_is_its_own(host: ManagerHost) -> None:
     host.ask(ALICE, "list")
     assert stat.S_IMODE((host.paths.runtime / "slots").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(("age", "confirmed", "ends"), [(3590, False, True), (3700, False, False), (3700, True, True)])
+def test_a_session_older_than_an_hour_ends_once_that_is_confirmed(
+    host: ManagerHost, age: int, confirmed: bool, ends: bool
+) -> None:
+    began = time.time() - age
+    host.keep(1, ALICE, enqueued_at=began)
+    host.runs.reports["terminate_session"] = {"session_record_path": {"status": "TERMINATED"}}
+    result = host.ask(ALICE, "end", session="train", confirmed=confirmed)
+    assert (result.status, host.runs.playbooks()) == (("done", ["terminate_session"]) if ends else ("pending", []))
+    assert result.data == ({"record": {"status": "TERMINATED"}} if ends else {"since": began, "id": IDS[1]})
 
 
 GROUP = {"resource_group": "default", "free": {"cpu": 3}, "total": {"cpu": 8}, "largest_sessions": []}

@@ -23,6 +23,9 @@ LOGS, TOKEN = "session_logs_path", "session_token_path"
 NO_GATEWAY = "gateway_group: "
 """How the playbook's sentence begins if there is no gateway in the inventory."""
 
+UNASKED_SECONDS = 3600
+"""How old a session is at most that ends without a question to who may answer one."""
+
 ADDRESS_SECONDS = 60
 """How long a token lives that is only asked for to learn of addresses."""
 
@@ -147,6 +150,8 @@ def end(context: RequestContext, request: Request) -> Result:
     """End a session."""
     with context.slot():
         session = context.find_anywhere(request.fields["session"])
+        if not request.fields["confirmed"] and time.time() - session.since > UNASKED_SECONDS:
+            return Result("pending", "", {"since": session.since, "id": session.id})
         given = {"session_id": session.id, "session_force": request.fields["force"]}
         try:
             outcome = context.runs.run("terminate_session", given, context.held(), [RECORD], context.events())

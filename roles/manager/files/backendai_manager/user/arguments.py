@@ -84,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     end = verbs.add_parser("end", help="end a session, or cancel one that waits")
     end.add_argument("session", metavar="NAME")
+    end.add_argument("--yes", action="store_true", help="without asking, also if it is older than an hour")
     end.add_argument("--force", action="store_true", help="at once, also if some of its agents do not answer")
     repair = verbs.add_parser("repair", help="repair a session")
     repair.add_argument("session", metavar="NAME")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from .text import BYTES, age, amount, clock, duration, printable, remaining, slots
 
-NARROW, WIDE = 60, 100
+NARROW, MIDDLE, WIDE = 60, 80, 100
 _PIPE_WIDTH = 10_000
 
 
@@ -42,6 +42,8 @@ def session_table(console: Console, records: Sequence[Mapping[str, Any]], *, eve
     headings = ["NAME", *(["USER"] if everybody else []), "STATUS", "SIZE"]
     if console.width >= NARROW:
         headings += ["CPU/GPU", "AGE", "ENDS"]
+    if console.width >= MIDDLE:
+        headings += ["MODE"]
     if console.width >= WIDE:
         headings += ["AGENTS"]
     cells = [_cells(record) for record in records]
@@ -62,8 +64,15 @@ def _cells(record: Mapping[str, Any]) -> dict[str, str]:
         "CPU/GPU": f"{total.get('cpu', 0)}/{accelerators}",
         "AGE": age(record.get("created_at")),
         "ENDS": remaining(record.get("ends_at")),
+        "MODE": _mode(record) or "-",
         "AGENTS": ",".join(agents) or "-",
     }
+
+
+def _mode(record: Mapping[str, Any]) -> str:
+    """Return the mode of a session, and the number of its containers; empty if it has one."""
+    size = record.get("cluster_size") or 1
+    return f"{str(record.get('cluster_mode') or '-').capitalize()} · {size}" if size > 1 else ""
 
 
 def _owner(record: Mapping[str, Any]) -> str:
@@ -82,6 +91,7 @@ def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
         "id": record.get("id"),
         "user": _owner(record),
         "image": record.get("image"),
+        "mode": _mode(record),
         "each container": slots(resources.get("container") or {}),
         "in all": slots(resources.get("total") or {}),
         "resource group": record.get("resource_group"),

@@ -29,7 +29,7 @@ from .keys import KEY_NAME, ensure_key, public_keys
 from .progress import Progress
 from .service import Service
 from .spec_file import merge, read_spec
-from .text import duration, printable
+from .text import age, duration, printable
 
 WATCH_SECONDS = 5.0
 
@@ -271,8 +271,17 @@ def _add_token(url: str, token: str) -> str:
 
 
 def end(invocation: Invocation) -> int:
-    """End a session."""
-    result = invocation.ask("end", session=invocation.options.session, force=invocation.options.force)
+    """End a session; on a terminal, ask before the end of one that is older than an hour."""
+    options = invocation.options
+    result = invocation.ask(
+        "end", session=options.session, force=options.force, confirmed=options.yes or not sys.stdin.isatty()
+    )
+    if "since" in result.data:
+        sys.stderr.write(f"{printable(options.session)} is {age(result.data['since'])} old. End it? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise RefusedError("nothing has been changed.")
+        result = invocation.ask("end", session=result.data["id"], force=options.force, confirmed=True)
     invocation.say(result.message)
     return result.exit_code
 
