@@ -94,7 +94,7 @@ report:
           state: open
           description: it accepts connections
     probed: {type: list, elements: dict, description: "Each address that was probed, with the ports and protocols."}
-    expected: {type: list, elements: dict, description: The ports that may be open, and whether they are.}
+    expected: {type: list, elements: dict, description: "The ports that may be open, and whether they are."}
     inconclusive:
       description: What could not be tried, with the C(reason).
       type: list
