@@ -71,10 +71,12 @@ class Sessions:
         return {record["name"]: record for record in run.record if record["name"].startswith(self.name)}
 
     def terminate_all(self) -> None:
-        """Terminate this test's sessions; pending ones first, so that none of them starts meanwhile."""
-        live = [entry for entry in queue_entries().values() if entry["state"] != "TERMINATED"]
+        """Terminate this test's sessions; pending ones first, one by one: no run starts what another one ends."""
+        entries = queue_entries().values()
+        pending = [entry for entry in entries if entry["state"] == "PENDING"]
+        live = [entry for entry in entries if entry["state"] not in ("PENDING", "TERMINATED")]
         stored = [session["plan"] for sessions in stored_sessions().values() for session in sessions]
-        for group in (live, stored):
+        for group in (*([entry] for entry in pending), live, stored):
             ids = {session["id"] for session in group if session["name"].startswith(self.name)}
             for ended in in_parallel(*[partial(self.terminate, id=session_id) for session_id in ids]):
                 assert ended.code == 0, ended.output

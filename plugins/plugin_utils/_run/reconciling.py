@@ -16,7 +16,7 @@ from .._lifecycle.reconcile import ReconcileActions, reconcile
 from .._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans
 from .._lifecycle.termination import add_end_results
 from .._planner.cluster_state import ClusterState
-from .._queue.entry import PENDING, RUNNING, TERMINATING, QueueEntry, expired_history, recorded_plans
+from .._queue.entry import PENDING, RUNNING, TERMINATED, TERMINATING, QueueEntry, expired_history, recorded_plans
 from .._queue.policy import still_counted
 from .._queue.store import BATCH
 from ..absence_file import load_absences, save_absences
@@ -84,7 +84,9 @@ def reconcile_queue(
         current = [_with_ends(gone.get(entry.id, entry), ends) for entry in entries]
         read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
         actions = reconcile(current, cluster.held, unreachable, abandoned, now, read, started_at)
-        to_save = [*{**gone, **{entry.id: entry for entry in actions.entries_to_save}}.values()]
+        # Another run has ended it meanwhile, and does not know what this one was told.
+        told = {entry.id: entry for entry in current if entry.state == TERMINATED and entry.id in ends}
+        to_save = [*{**gone, **told, **{entry.id: entry for entry in actions.entries_to_save}}.values()]
         if not site.check_mode:
             save_absences(queue.path, before, absences)
             queue.save(*to_save[:BATCH])
@@ -96,7 +98,7 @@ def reconcile_queue(
         _save_others(site, entries, to_save[BATCH:])
         for batch in queue.batches(expired):
             queue.remove(*(entry.id for entry in batch))
-    ending_ids = {entry.id for entry in entries if entry.state == TERMINATING}
+    ending_ids = {entry.id for entry in entries if entry.state in (TERMINATING, TERMINATED)}
     known = site.entries() if to_save or expired else entries
     if all_routes:
         cluster = with_addresses(cluster, site.agents, site.hosts)
@@ -117,7 +119,7 @@ def reconcile_queue(
 
 def _with_ends(entry: QueueEntry, ends: Ends) -> QueueEntry:
     """Return an entry with what agents have reported of the end of its session."""
-    if entry.state != TERMINATING or entry.id not in ends:
+    if entry.state not in (TERMINATING, TERMINATED) or entry.id not in ends:
         return entry
     return dataclasses.replace(entry, record=add_end_results(entry.record, ends[entry.id]))
 

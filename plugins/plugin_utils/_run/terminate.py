@@ -17,7 +17,7 @@ from .._lifecycle.routes import build_gateway_update
 from .._lifecycle.start_result import summarize_record
 from .._lifecycle.termination import Termination, add_end_results, end_session
 from .._planner.session_network import PlanningError
-from .._queue.entry import TERMINATING, mark_terminated, recorded_plans
+from .._queue.entry import TERMINATED, TERMINATING, mark_terminated, recorded_plans
 from ..agent_results import HIDDEN
 from ..cluster_view import read_answers, warnings_about
 from .session_run import SessionRun
@@ -84,9 +84,13 @@ def _remove(run: SessionRun, end: Termination, unrouted: Sequence[str]) -> dict[
     left = [*end.unreachable, *failures]
     with site.transaction():
         entry = site.queue.entry(record["id"]) if record["id"] else None
-        if entry and entry.state == TERMINATING and not site.check_mode:
+        if entry and entry.state == TERMINATED:
+            # Another run has ended it meanwhile: what both were told is true.
+            record = add_end_results(entry.record, ends)
+        if entry and entry.state in (TERMINATING, TERMINATED) and not site.check_mode:
             remaining = dataclasses.replace(entry, agents=tuple(left), record=record)
-            site.queue.save(remaining if left else mark_terminated(entry, record, time.time()))
+            ended = entry.state == TERMINATED or not left
+            site.queue.save(mark_terminated(entry, record, time.time()) if ended else remaining)
     run.write_record(record)
     run.edge.show(summarize_record(record, check_mode=site.check_mode))
     if left:

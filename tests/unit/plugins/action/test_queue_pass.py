@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminating
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminated, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
@@ -173,6 +173,29 @@ def test_what_agents_say_of_a_reap_is_a_warning(make_site: MakeSite, queue: Queu
     site.fault = lambda asked: failures if asked.phase == "reap" else None
     warnings = site.queue()["warnings"]
     assert warnings == [f"{BATCH.id}: the engine hangs.", f"{BATCH.id}: output was lost: x"]
+
+
+def test_how_a_session_has_ended_is_recorded_though_another_run_has_removed_it_meanwhile(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    queue.save(requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH))
+    site = make_site()
+    for agent in site.agents.values():
+        agent.parts[BATCH.id] = (BATCH, True)
+        agent.stopped = {"main1": ("exited", 0)}
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.phase != "reap":
+            return None
+        answer = site.agents[asked.host].reply(asked)
+        (entry,) = queue.entries()
+        queue.save(mark_terminated(entry, {**entry.record, "grace_exceeded": False}, NOW))
+        return {**answer, "ends": {BATCH.id: {"grace_exceeded": True}}} if isinstance(answer, dict) else answer
+
+    site.fault = fault
+    site.queue()
+    (entry,) = queue.entries()
+    assert (entry.state, entry.record["grace_exceeded"]) == ("TERMINATED", True)
 
 
 def test_an_agent_has_no_say_about_the_end_of_sessions_that_it_was_not_asked_to_end(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminating
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminated, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
@@ -223,6 +223,26 @@ def test_the_record_says_whether_the_grace_was_exceeded_and_what_was_lost(
     result = end(site, name="train-llm")
     assert (site.record["grace_exceeded"], site.record["lost_output"]) == (True, ["sub1: no room"])
     assert f"{MADE.id}: output was lost: sub1: no room" in result["warnings"]
+
+
+@pytest.mark.parametrize(("told", "known"), [(True, False), (False, True)], ids=["this run", "the other run"])
+def test_what_two_runs_that_end_a_session_at_once_are_told_is_in_its_record(
+    make_site: MakeSite, queue: QueueStore, told: bool, known: bool
+) -> None:
+    queue.save(RUNNING)
+    site = make_site()
+
+    def fault(asked: Asked) -> Answer | None:
+        if (asked.phase, asked.host) != ("remove", "agent2"):
+            return None
+        (entry,) = queue.entries()
+        queue.save(mark_terminated(entry, {**entry.record, "grace_exceeded": known}, NOW))
+        return {"sessions": {MADE.id: {"grace_exceeded": True} if told else {}}}
+
+    site.fault = fault
+    end(site, name="train-llm")
+    (entry,) = queue.entries()
+    assert (entry.state, entry.record["grace_exceeded"], site.record["grace_exceeded"]) == ("TERMINATED", True, True)
 
 
 def test_an_agent_that_only_says_that_it_holds_a_part_has_no_say_in_the_record(
