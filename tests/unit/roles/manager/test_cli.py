@@ -156,7 +156,7 @@ def test_the_list_is_a_table_or_json(run: Command, capsys: pytest.CaptureFixture
     listed = done(sessions=[record(1, ALICE, resources=resources, owner_gone=True)], age=None)
     assert run("list", "--all", answers=[listed]) == 0
     heading, row = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["NAME", "USER", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "AGENTS"]
+    assert heading.split() == ["NAME", "USER", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "MODE", "AGENTS"]
     assert row.split()[:6] == ["train", "alice", "(gone)", "RUNNING", "1", "4/2"]
     assert run("list", "--json", answers=[listed]) == 0
     assert json.loads(capsys.readouterr().out)[0]["id"] == IDS[1]

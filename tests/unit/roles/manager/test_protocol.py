@@ -57,7 +57,7 @@ def test_what_the_users_part_sends_is_what_the_other_reads() -> None:
         (b" " * (MAX_REQUEST + 1), f"the request is larger than {MAX_REQUEST} bytes."),
         (
             b'{"verb": "end", "session": "train", "user": "bob"}',
-            "end has no field 'user'; its fields are session, force.",
+            "end has no field 'user'; its fields are session, force, confirmed.",
         ),
         (b'{"verb": "agents", "session": "train"}', "agents has no field 'session'; its fields are none."),
     ],
