@@ -30,7 +30,7 @@ try:
         pool.submit("host", link, "x", b"", 600)
         list(pool.outcomes())
 except InterruptionError as error:
-    (folder / "undoing").touch()
+    (folder / "undoing").write_text("yes")
     time.sleep(0.5)
     (folder / "ended").write_text(str(error))
 """
@@ -69,8 +69,7 @@ def work():
             display.prompt_until("Go on?")
         except AnsibleError as refusal:
             (folder / "refused").write_text(str(refusal))
-        (folder / "ended.new").write_text(str(error))
-        (folder / "ended.new").rename(folder / "ended")
+        (folder / "ended").write_text(str(error))
 
 worker = context.Process(target=work)
 worker.start()
@@ -84,8 +83,9 @@ exec sleep 600
 
 
 def await_file(path: Path) -> str:
+    """Return the text of a file, once it has some: a file exists before it is written."""
     deadline = time.monotonic() + 60
-    while not path.exists():
+    while not (path.exists() and path.read_text()):
         assert time.monotonic() < deadline, f"{path.name} never came"
         time.sleep(0.01)
     return path.read_text()
