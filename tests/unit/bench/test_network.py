@@ -14,6 +14,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._network.pins im
 from tests.bench import figures, lab, network
 from tests.bench.paths import NetworkPath
 from tests.bench.timing import BenchError
+from tests.lab.debian import require
 
 NAMES = ("underlay", "session", "swarm")
 PATHS = {name: NetworkPath(number, 10 + number, f"192.0.2.{number}") for number, name in enumerate(NAMES)}
@@ -114,6 +115,7 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         return done.stdout.strip()
 
     monkeypatch.setattr(lab, "run_on", run_on)
+    require("nft")
     processes = []
     try:
         for name in ("agent1", "agent2"):
