@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from tests.integration.ansible_settings import ROOT
-from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, Kernel, ansible, unwrapped
+from tests.integration.laboratory import AGENTS, BUSYBOX, INVENTORY, Kernel, ansible, run_playbook, unwrapped
 from tests.integration.sessions import StartedSession, started_session
 
 pytestmark = pytest.mark.requests
 
 SOURCE = ROOT / "inventory" / "sessions.yml"
+DOCUMENTED = (ROOT / "docs" / "playbooks.md").read_text().partition("```yaml\n")[2].partition("```")[0]
 REQUEST = {
     "cluster_mode": "multi-node",
     "agent_selection": "dispersed",
@@ -151,3 +152,14 @@ def test_missing_container_is_an_unreachable_host(three: ThreeContainers) -> Non
     assert (
         f"container {missing} on {kernel['agent']} is not running: its session has ended, or needs a repair." in output
     )
+
+
+def test_the_documented_playbook_works_in_the_containers_of_its_session_and_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yml"
+    path.write_text(DOCUMENTED)
+    run = ansible("ansible-playbook", "-i", INVENTORY, "-i", SOURCE, path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    shown = run.stdout[run.stdout.index("TASK [Show what came of it]") :]
+    assert [name for name in ("main1", "sub1", "sub2", "sub3") if f'"{name}"' not in shown] == []
+    listed = run_playbook("list_sessions", tmp_path, {})
+    assert "sweep" not in {record["name"] for record in listed.record}
