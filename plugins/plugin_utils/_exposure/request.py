@@ -46,7 +46,7 @@ class IsolationRequest:
 
 
 def parse_isolation_request(
-    values: Mapping[str, Any], hosts: IsolationHosts, named: Mapping[str, str] = VARIABLES
+    values: Mapping[str, Any], hosts: IsolationHosts, named: Mapping[str, str]
 ) -> IsolationRequest:
     """Return the request from the values of the options; ``named`` says what the user calls these.
 
