@@ -63,7 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         if self._is_silent("DELETE"):
             return
-        found = engine.looks.pop(self._container(), None)
+        engine.changed.append(f"DELETE {self.path}")
+        found = "/networks/" in self.path or engine.looks.pop(self._container(), None) is not None
         self._reply(b"", 204) if found else self._reply({"message": "No such container"}, 404)
 
     def _archive(self) -> None:
@@ -114,16 +115,19 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if self._is_silent("POST"):
             return
-        body = json.loads(content)
+        body = json.loads(content or b"null")
         if "/gone/" in self.path:
             self._reply({"message": "no gone"}, 404)
         elif "/containers/create?" in self.path:
             self._create(body)
-        elif self.path.endswith("/start"):
+        elif "/exec/" in self.path:
             self._stream("101 UPGRADED", "Connection: Upgrade\r\nUpgrade: tcp\r\n")
-        else:
+        elif self.path.endswith("/exec"):
             self.server.engine.commands.append(body["Cmd"])
             self._reply({"Id": "e"})
+        else:
+            self.server.engine.changed.append(f"POST {self.path} {content.decode()}")
+            self._reply(b"", 204)
 
     def _create(self, body: dict[str, Any]) -> None:
         engine, name = self.server.engine, self.path.partition("name=")[2]
@@ -178,8 +182,8 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 class EngineServer:
     """An engine with one container ``c``. ``prints`` is the output of an exec or a log; ``commands`` are the execs.
 
-    ``asked`` are the paths that were read, with their queries. What is called ``gone`` is unknown, ``broken`` and
-    ``garbled`` cannot be read.
+    ``asked`` are the paths that were read, with their queries, ``changed`` the requests that change anything else. What
+    is called ``gone`` is unknown, ``broken`` and ``garbled`` cannot be read.
 
     Containers that are created, ``looks`` by name, have the files of ``image``, of whose archives it sends up to
     ``archive_bytes``. ``statuses`` are its answers about some paths. It never answers what is ``silent``, such as
@@ -191,6 +195,7 @@ class EngineServer:
         self.prints: Printer = says(b"")
         self.commands: list[list[str]] = []
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.changed: list[str] = []
         self.image = ImageTree({})
         self.looks: dict[str, dict[str, Any]] = {}
         self.created: list[dict[str, Any]] = []

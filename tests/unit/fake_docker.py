@@ -10,9 +10,6 @@ from docker.errors import ImageNotFound, NotFound
 
 from tests.unit.builders import IMAGE
 
-NEWER = frozenset({"cgroupns", "device_requests", "platform"})
-"""The settings of a container that the oldest Docker SDK of agents, 4.1.0 of Debian 11, does not know."""
-
 
 class Images(dict[str, dict[str, Any]]):
     """The images of an engine by name; called, it lists them as the API does."""
@@ -80,26 +77,24 @@ class FakeDocker:
         listed = [container for container in self.made if _matches(container, options.get("filters"))]
         return [container for container in listed if options.get("all") or container["State"] == "running"]
 
-    def create_endpoint_config(self, **settings: Any) -> dict[str, Any]:
-        return settings
-
     def create_host_config(self, **settings: Any) -> dict[str, Any]:
-        assert NEWER.isdisjoint(settings), "SDK 4.1.0 raises TypeError"
         return settings
 
-    def create_container(self, image: str, name: str, **settings: Any) -> dict[str, str]:
-        assert NEWER.isdisjoint(settings), "SDK 4.1.0 raises TypeError"
+    def create_container(self, image: str, name: str, *, labels: dict[str, str], **settings: Any) -> dict[str, str]:
+        return self.create_container_from_config({"Image": image, "Labels": labels, **settings}, name)
+
+    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, str]:
         self.calls.append(f"create {name}")
-        self.asked.append({"image": image, "name": name, **settings})
-        labels = settings["labels"]
+        self.asked.append({"name": name, **config})
+        labels = config["Labels"]
         # Containers are created in parallel; tests find one by its place.
         with self._order:
             self.made.append({"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": labels, "State": "created"})
             self.made.sort(key=lambda container: str(container["Names"]))
         return {"Id": f"id-{name}"}
 
-    def connect_container_to_network(self, container: str, network: str, ipv4_address: str | None = None) -> None:
-        self.calls.append(f"connect {container} to {network}{f' as {ipv4_address}' if ipv4_address else ''}")
+    def connect_container_to_network(self, container: str, network: str) -> None:
+        self.calls.append(f"connect {container} to {network}")
 
     def start(self, container: str) -> None:
         self.calls.append(f"start {container}")
@@ -165,3 +160,9 @@ def _matches(item: dict[str, Any], filters: dict[str, list[str]] | None) -> bool
     labels = item["Labels"] or {}
     required = (label.partition("=") for label in (filters or {}).get("label", []))
     return all(name in labels and (not sign or labels[name] == value) for name, sign, value in required)
+
+
+def environment_of(request: dict[str, Any]) -> dict[str, str | None]:
+    """Return the variables that a container is asked for with; ``None`` is one that it does not get from its image."""
+    pairs = (line.partition("=") for line in request["Env"])
+    return {name: value if sign else None for name, sign, value in pairs}

@@ -186,69 +186,73 @@ def create_container(client: docker.APIClient, container: Container) -> str:
     (first, first_address), *others = _network_attachments(container)
     has_endpoint_mac = speaks(client, ENDPOINT_MAC)
     endpoint = _endpoint(first_address, container.mac if has_endpoint_mac else None)
-    container_id = client.create_container(
-        container.image,
-        name=container.name,
-        hostname=container.hostname,
-        entrypoint=ENTRYPOINT,
-        command=list(container.argv),
-        user=container.user,
+    config = {
+        "Image": container.image,
+        "Hostname": container.hostname,
+        "Entrypoint": ENTRYPOINT,
+        "Cmd": list(container.argv),
+        "User": container.user,
         # That of the image would be made by root, through links that its user may have put.
-        working_dir="/",
+        "WorkingDir": "/",
         # That of the image would be run beside the session's own checks, and outside of its environment.
-        healthcheck={"test": ["NONE"]},
-        stop_signal=STOP_SIGNAL,
-        environment=_container_environment(container),
-        labels=_labels(container),
-        # Those of the docker command's configuration are for what root runs.
-        use_config_proxy=False,
+        "Healthcheck": {"Test": ["NONE"]},
+        "StopSignal": STOP_SIGNAL,
+        "Env": [
+            name if value is None else f"{name}={value}" for name, value in _container_environment(container).items()
+        ],
+        "Labels": _labels(container),
+        "ExposedPorts": {_tcp(port): {} for port, _address, _host_port in container.published},
+        "HostConfig": _host_config(client, container, first),
+        "NetworkingConfig": {"EndpointsConfig": {first: endpoint} if endpoint else {}},
         # Newer engines refuse it here, and older ones know it nowhere else.
-        mac_address=None if has_endpoint_mac else container.mac,
-        ports=[port for port, _address, _host_port in container.published],
-        networking_config={"EndpointsConfig": {first: endpoint}} if endpoint else None,
-        host_config=_host_config(client, container, first),
-    )["Id"]
-    for network, address in others:
-        client.connect_container_to_network(container_id, network, ipv4_address=address)
+        **({} if has_endpoint_mac or not container.mac else {"MacAddress": container.mac}),
+    }
+    container_id = client.create_container_from_config(config, container.name)["Id"]
+    for network, _any_address in others:
+        client.connect_container_to_network(container_id, network)
     return str(container_id)
 
 
 def _host_config(client: docker.APIClient, container: Container, network: str) -> dict[str, Any]:
-    """Return what the engine gives a container, whose first network is ``network``."""
-    mounts: list[Any] = [_mount(bind) for bind in container.all_binds]
-    config: dict[str, Any] = client.create_host_config(
-        network_mode=network,
+    """Return what the engine gives a container, whose first network is ``network``; what is ``None`` is its default."""
+    config = {
+        "NetworkMode": network,
         # With userns-remap of the engine, the user of the container would be another one to the files that it gets.
-        userns_mode="host",
-        mounts=mounts,
+        "UsernsMode": "host",
+        "Mounts": [_mount(bind) for bind in container.all_binds],
         # The entrypoint adopts processes, and starts again what somebody has killed.
-        init=False,
-        group_add=list(map(str, container.groups)),
-        cpuset_cpus=",".join(map(str, container.cpus)),
-        devices=_device_mappings(container),
-        cap_add=_bounding(client) if container.no_new_privileges else None,
-        cap_drop=["ALL"]
+        "Init": False,
+        "GroupAdd": list(map(str, container.groups)),
+        "CpusetCpus": ",".join(map(str, container.cpus)),
+        "Devices": _device_mappings(container),
+        "DeviceRequests": _gpu_requests(container),
+        "CapAdd": _bounding(client) if container.no_new_privileges else None,
+        "CapDrop": ["ALL"]
         if container.no_new_privileges
         else FORBIDDEN_WITH_INFINIBAND
         if container.infiniband is not None
         else None,
-        security_opt=["no-new-privileges"] if container.no_new_privileges else None,
-        ulimits=_ulimits(container),
-        mem_limit=container.memory,
+        "SecurityOpt": ["no-new-privileges"] if container.no_new_privileges else None,
+        "Ulimits": _ulimits(container),
+        "Memory": container.memory,
         # The limit of memory and swap together: equal to the memory limit, so no swap.
-        memswap_limit=container.memory,
+        "MemorySwap": container.memory,
         # The engine's default of 64 MiB is too little for the workers of data loaders, and for Ray. What is used
         # counts towards the memory limit.
-        shm_size=container.shm_size or container.memory // 2,
-        pids_limit=container.pids,
-        log_config=_log_config(container.log),
-        restart_policy={"Name": "no"},
-        port_bindings={port: (address, host_port) for port, address, host_port in container.published},
-    )
-    # Engines have known it since 19.03, but the SDK only since 4.3, and Debian 11 has 4.1.
-    if requests := _gpu_requests(container):
-        config["DeviceRequests"] = requests
-    return config
+        "ShmSize": container.shm_size or container.memory // 2,
+        "PidsLimit": container.pids,
+        "LogConfig": _log_config(container.log),
+        "RestartPolicy": {"Name": "no"},
+        "PortBindings": {
+            _tcp(port): [{"HostIp": address, "HostPort": str(host_port)}]
+            for port, address, host_port in container.published
+        },
+    }
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def _tcp(port: int) -> str:
+    return f"{port}/tcp"
 
 
 def _bounding(client: docker.APIClient) -> list[str] | None:
@@ -260,7 +264,7 @@ def _bounding(client: docker.APIClient) -> list[str] | None:
 
 
 def _endpoint(address: str | None, mac: str | None) -> dict[str, Any]:
-    """Return how a container joins its first network, in the format of the engine's API; the SDK may not know it.
+    """Return how a container joins its first network.
 
     The MAC address is set when the container is created: until API 1.54, engines ignore that of a later connection.
     """
@@ -269,7 +273,7 @@ def _endpoint(address: str | None, mac: str | None) -> dict[str, Any]:
 
 
 def _mount(bind: Bind) -> dict[str, Any]:
-    """Return a bind mount in the format of the engine's API, which refuses a missing source of it.
+    """Return a bind mount; the engine refuses a missing source of it.
 
     The engine's default is that mounts that the agent gets later do not appear in it, but for sources beside its own
     data.
@@ -305,7 +309,7 @@ def _nvidia_gpus(container: Container) -> list[str]:
 
 
 def _device_mappings(container: Container) -> list[Any]:
-    """Return the device nodes of a container in the format of the engine's API.
+    """Return the device nodes of a container.
 
     Where NVIDIA's hook gives GPUs, runc does not know of their nodes, and a later change of the container's control
     group would take them away; so they are requested, too, as NVIDIA advises. CDI requests them by itself.
@@ -322,18 +326,18 @@ def _ulimits(container: Container) -> list[Any]:
     return [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in container.ulimits.items()]
 
 
-def _log_config(log: LogConfig | None) -> docker.types.LogConfig | None:
-    """Return the logging configuration in the format of the engine's API; ``None`` for the engine's default."""
+def _log_config(log: LogConfig | None) -> dict[str, Any] | None:
+    """Return the logging configuration; ``None`` for the engine's default."""
     if log is None:
         return None
     config = {"max-size": str(log.max_bytes), "max-file": str(log.files)}
     # Only files that are no longer written are compressed: with a single one, drivers refuse what may be their default.
     compressed = {"compress": "false"} if log.files == 1 else {}
-    return docker.types.LogConfig(type=log.driver, config={**config, **compressed})
+    return {"Type": log.driver, "Config": {**config, **compressed}}
 
 
 def _gpu_requests(container: Container) -> list[dict[str, Any]]:
-    """Return the request for the GPUs of a container, by CDI or NVIDIA's runtime, in the format of the engine's API."""
+    """Return the request for the GPUs of a container, by CDI or NVIDIA's runtime."""
     gpus = _nvidia_gpus(container)
     if not gpus:
         return []

@@ -20,8 +20,8 @@ from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 from . import labels
-from .networks import BRIDGE_OPTION, ICC, INHIBIT_IPV4, INTERFACES, MTU, RELIED_UPON, unique_name
-from .sdk import docker, ipam
+from .networks import BRIDGE_OPTION, ICC, INHIBIT_IPV4, INTERFACES, MTU, RELIED_UPON, ipam, unique_name
+from .sdk import docker
 
 
 class NetworkConflictError(ClusterError, ValueError):

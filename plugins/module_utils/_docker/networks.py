@@ -17,7 +17,7 @@ from .._model.network import INTERFACE_PREFIX, bridge_name
 from .._model.plan import SessionPlan
 from . import labels
 from .api_version import UNIQUE_NAMES, speaks
-from .sdk import docker, ipam
+from .sdk import docker
 
 NAME_PREFIX = "backendai-"
 """The beginning of the names of the networks of sessions."""
@@ -95,6 +95,11 @@ def list_networks(client: docker.APIClient, attempts: int = LIST_ATTEMPTS, **fil
 def unique_name(client: docker.APIClient) -> bool | None:
     """Return what a request says for a name that no other network has: ``None`` where no engine has it otherwise."""
     return None if speaks(client, UNIQUE_NAMES) else True
+
+
+def ipam(subnet: str) -> Any:
+    """Return the address management of a network with this subnet, a mapping as the engine's API has it."""
+    return {"Driver": "default", "Config": [{"Subnet": subnet}]}
 
 
 def find_networks(client: docker.APIClient, session_id: str) -> list[dict[str, Any]]:

@@ -28,9 +28,4 @@ else:
 
     docker = _Sdk()
 
-__all__ = ["docker", "ipam"]
-
-
-def ipam(subnet: str) -> docker.types.IPAMConfig:
-    """Return the IPAM configuration of a network with this subnet."""
-    return docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=subnet)])
+__all__ = ["docker"]

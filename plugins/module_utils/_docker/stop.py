@@ -50,4 +50,4 @@ def _signal(client: docker.APIClient, container: str, signal: str) -> None:
     # It may have ended by itself; one that cannot be asked is killed later, and one that cannot be killed is reported
     # when it is removed.
     with contextlib.suppress(docker.errors.APIError):
-        client.kill(container, signal)
+        client.kill(container, signal=signal)

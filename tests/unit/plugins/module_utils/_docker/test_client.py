@@ -81,7 +81,7 @@ def test_an_sdk_that_does_not_work_with_its_libraries_is_said_with_their_version
     monkeypatch.setattr(docker, "APIClient", fail)
     client: Any = connect(engine.url)
     with pytest.raises(DockerUnavailableError) as raised:
-        client.start("c")
+        client.volumes()
     place = Path(requests.__file__).parent.parent
     message = str(raised.value)
     assert message.startswith("the Docker SDK for Python does not work with the libraries that")
@@ -101,7 +101,7 @@ def test_an_sdk_that_cannot_be_imported_with_its_libraries_is_not_called_missing
     with pytest.raises(
         DockerUnavailableError, match=rf"\(no DEFAULT_CIPHERS in urllib3\).* docker \S+ in {tmp_path}, "
     ):
-        client.start("c")
+        client.volumes()
 
 
 PROXIES = {"default": {"httpProxy": "http://192.0.2.1:3128", "noProxy": "localhost"}}

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from docker.errors import APIError
-from docker.types import HostConfig
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import containers, labels
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.container import Bind, Container, LogConfig
@@ -24,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker.images i
 from ansible_collections.backendai.cluster.plugins.module_utils._host.container_ids import ContainerIds
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.environment import INTERFACE_VARIABLES
-from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_docker import FakeDocker, environment_of
 
 MAIN = Container(
     name="backendai-train-llm-main1",
@@ -124,7 +123,7 @@ def test_stopped_container_is_recreated_if_its_user_is_in_other_groups(engine: A
     assert apply(engine, dataclasses.replace(MAIN, groups=(2001, 2000))) == [Change(SUBJECT, "exited", PHRASE)]
     engine.made[0]["State"] = "exited"
     assert apply(engine, after) == [Change(SUBJECT, "exited, with other groups of the user", PHRASE)]
-    assert engine.asked[-1]["host_config"]["group_add"] == list(map(str, later))
+    assert engine.asked[-1]["HostConfig"]["GroupAdd"] == list(map(str, later))
 
 
 @pytest.mark.parametrize("state", ["running", "exited"])
@@ -195,44 +194,43 @@ def test_newer_kit_image_or_limits_do_not_replace_a_running_container(
 def test_container_has_its_resources_and_no_restart_policy(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, ulimits={"nofile": 1048576, "memlock": -1}))
     (request,) = engine.asked
-    host = request["host_config"]
+    host = request["HostConfig"]
     assert host == {
-        "network_mode": "backendai-train-llm",
+        "NetworkMode": "backendai-train-llm",
         # With userns-remap of the engine, too.
-        "userns_mode": "host",
-        "mounts": [
+        "UsernsMode": "host",
+        "Mounts": [
             mounted("/var/lib/backendai/kit/0123456789ab", "/opt/backendai"),
             mounted("/var/lib/backendai/sessions/1/main1", "/run/backendai"),
         ],
-        "init": False,
-        "group_add": [],
-        "cpuset_cpus": "0,2",
-        "devices": [],
-        "cap_add": ["NET_RAW", "SYS_NICE"],
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        "ulimits": [
+        "Init": False,
+        "GroupAdd": [],
+        "CpusetCpus": "0,2",
+        "Devices": [],
+        "DeviceRequests": [],
+        "CapAdd": ["NET_RAW", "SYS_NICE"],
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "Ulimits": [
             {"Name": "nofile", "Soft": 1048576, "Hard": 1048576},
             {"Name": "memlock", "Soft": -1, "Hard": -1},
         ],
-        "mem_limit": 1 << 30,
-        "memswap_limit": 1 << 30,
-        "shm_size": 1 << 29,
-        "pids_limit": None,
-        "log_config": None,
-        "restart_policy": {"Name": "no"},
-        "port_bindings": {},
+        "Memory": 1 << 30,
+        "MemorySwap": 1 << 30,
+        "ShmSize": 1 << 29,
+        "RestartPolicy": {"Name": "no"},
+        "PortBindings": {},
     }
-    assert request["ports"] == []
-    assert (request["image"], request["hostname"], request["user"]) == ("lab/python:1", "main1", "1000:100")
-    assert (request["entrypoint"], request["command"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
-    assert request["mac_address"] == "02:ba:0a:80:03:02"
-    assert request["networking_config"] == {
+    assert request["ExposedPorts"] == {}
+    assert (request["Image"], request["Hostname"], request["User"]) == ("lab/python:1", "main1", "1000:100")
+    assert (request["Entrypoint"], request["Cmd"]) == (["/opt/backendai/bin/entrypoint"], ["python3", "-i"])
+    assert request["MacAddress"] == "02:ba:0a:80:03:02"
+    assert request["NetworkingConfig"] == {
         "EndpointsConfig": {"backendai-train-llm": {"IPAMConfig": {"IPv4Address": "10.128.3.2"}}}
     }
-    assert request["environment"] == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
+    assert environment_of(request) == {"PATH": "/bin", "TOKEN": "hunter2", "BACKENDAI_CLUSTER_SIZE": "1"}
     nothing = {labels.DERIVED: "{}", labels.GROUPS: "[]", labels.INFINIBAND: "[]"}
-    assert request["labels"] == {**MAIN.labels, **nothing, labels.DIGEST: MAIN.digest()}, "none is that of its image"
+    assert request["Labels"] == {**MAIN.labels, **nothing, labels.DIGEST: MAIN.digest()}, "none is that of its image"
 
 
 @pytest.mark.parametrize(
@@ -249,8 +247,8 @@ def test_an_engine_that_makes_capabilities_inheritable_leaves_none_to_a_containe
 ) -> None:
     engine.server_version, engine.api_version = server, api
     apply(engine, MAIN)
-    host = engine.asked[0]["host_config"]
-    assert (host["cap_add"], host["cap_drop"]) == (bounding, ["ALL"])
+    host = engine.asked[0]["HostConfig"]
+    assert (host.get("CapAdd"), host["CapDrop"]) == (bounding, ["ALL"])
 
 
 def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: Any) -> None:
@@ -258,8 +256,8 @@ def test_container_has_the_shared_memory_and_threads_that_are_asked_for(engine: 
     distributed["BACKENDAI_CLUSTER_LOCAL_RANK"] = "0"
     apply(engine, dataclasses.replace(MAIN, shm_size=1 << 26, omp_threads=2, explicit_environment=distributed))
     (request,) = engine.asked
-    assert request["host_config"]["shm_size"] == 1 << 26
-    assert request["environment"]["OMP_NUM_THREADS"] == "2"
+    assert request["HostConfig"]["ShmSize"] == 1 << 26
+    assert environment_of(request)["OMP_NUM_THREADS"] == "2"
 
 
 DISTRIBUTED = {
@@ -274,10 +272,10 @@ def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_ma
     first = dataclasses.replace(main, omp_threads=2, explicit_environment={**DISTRIBUTED, "MASTER_PORT": "1234"})
     apply(engine, first)
     (made_first,) = engine.asked
-    saved = dict(made_first["environment"])
+    saved = environment_of(made_first)
     environment = [f"{name}={value}" for name, value in saved.items()]
     # An image that was built from it sets one again, and has a variable that was taken away.
-    config = {"Env": [*environment, "GONE"], "Labels": made_first["labels"]}
+    config = {"Env": [*environment, "GONE"], "Labels": made_first["Labels"]}
     config["Env"][config["Env"].index(f"GLOO_SOCKET_IFNAME={saved['GLOO_SOCKET_IFNAME']}")] = "GLOO_SOCKET_IFNAME=ib0"
     engine.images["saved"] = {"Id": "sha256:2", "Config": config}
     image = find_image(engine, "saved")
@@ -293,7 +291,7 @@ def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_ma
     )
     engine.made.clear()
     apply(engine, again)
-    second = engine.asked[-1]["environment"]
+    second = environment_of(engine.asked[-1])
     assert (second["OMP_NUM_THREADS"], second["GLOO_SOCKET_IFNAME"], second["MASTER_PORT"]) == ("4", "ib0", "1234")
     assert json.loads(second["TF_CONFIG"])["task"]["index"] == 1
     single = dataclasses.replace(again, explicit_environment={"BACKENDAI_CLUSTER_SIZE": "1"})
@@ -301,8 +299,8 @@ def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_ma
     apply(engine, single)
     asked = engine.asked[-1]
     # The engine would add them from the image otherwise.
-    assert {name: asked["environment"][name] for name in image.derived} == dict.fromkeys(image.derived)
-    assert asked["labels"][labels.DERIVED] == "{}"
+    assert {name: environment_of(asked)[name] for name in image.derived} == dict.fromkeys(image.derived)
+    assert asked["Labels"][labels.DERIVED] == "{}"
 
 
 @pytest.mark.parametrize("label", [None, "", "no JSON", "[]", '{"PATH": 1}', '{"PATH": "0123456789abcdef"}'])
@@ -345,7 +343,7 @@ def test_the_id_of_a_container_is_recorded_before_it_starts_and_forgotten_after_
 ) -> None:
     ids = ContainerIds(tmp_path / "containers")
     seen: list[tuple[str, dict[str, str]]] = []
-    for name in ("create_container", "start", "remove_container"):
+    for name in ("create_container_from_config", "start", "remove_container"):
         call = getattr(engine, name)
 
         def noted(*given: Any, _call: Any = call, _name: str = name, **more: Any) -> Any:
@@ -355,48 +353,46 @@ def test_the_id_of_a_container_is_recorded_before_it_starts_and_forgotten_after_
         setattr(engine, name, noted)
     containers.apply_containers(engine, ids, plan_containers({}, [MAIN]))
     recorded = {"main1": "id-backendai-train-llm-main1"}
-    assert seen == [("create_container", {}), ("start", recorded)]
+    assert seen == [("create_container_from_config", {}), ("start", recorded)]
     seen.clear()
     other = dataclasses.replace(MAIN, memory=1 << 31)
     containers.apply_containers(engine, ids, plan_containers(made(engine), [other]))
-    assert seen == [("remove_container", recorded), ("create_container", {}), ("start", recorded)]
+    assert seen == [("remove_container", recorded), ("create_container_from_config", {}), ("start", recorded)]
 
 
 def test_container_has_its_limits(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, pids=4608, log=LOG))
-    host = engine.asked[0]["host_config"]
-    config = HostConfig("1.41", pids_limit=host["pids_limit"], log_config=host["log_config"])
-    assert config["PidsLimit"] == 4608
-    assert config["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
+    host = engine.asked[0]["HostConfig"]
+    assert host["PidsLimit"] == 4608
+    assert host["LogConfig"] == {"Type": "json-file", "Config": {"max-size": "20971520", "max-file": "5"}}
 
 
 @pytest.mark.parametrize("driver", ["json-file", "local"])
 def test_a_log_of_one_file_is_not_compressed_whatever_is_usual_for_the_engine(engine: Any, driver: str) -> None:
     apply(engine, dataclasses.replace(MAIN, log=LogConfig(driver, 1 << 20, 1)))
-    config = HostConfig("1.41", log_config=engine.asked[0]["host_config"]["log_config"])
     expected = {"max-size": "1048576", "max-file": "1", "compress": "false"}
-    assert config["LogConfig"] == {"Type": driver, "Config": expected}
+    assert engine.asked[0]["HostConfig"]["LogConfig"] == {"Type": driver, "Config": expected}
 
 
 def test_nothing_in_a_container_can_get_privileges_unless_that_is_wanted(engine: Any) -> None:
     apply(engine, MAIN)
     apply(engine, dataclasses.replace(MAIN, no_new_privileges=False))
-    closed, open_ = (request["host_config"] for request in engine.asked)
-    assert (closed["cap_drop"], closed["cap_add"]) == (["ALL"], ["NET_RAW", "SYS_NICE"])
-    assert HostConfig("1.41", security_opt=closed["security_opt"])["SecurityOpt"] == ["no-new-privileges"]
-    assert (open_["cap_drop"], open_["cap_add"], open_["security_opt"]) == (None, None, None)
+    closed, open_ = (request["HostConfig"] for request in engine.asked)
+    assert (closed["CapDrop"], closed["CapAdd"]) == (["ALL"], ["NET_RAW", "SYS_NICE"])
+    assert closed["SecurityOpt"] == ["no-new-privileges"]
+    assert open_.keys().isdisjoint({"CapDrop", "CapAdd", "SecurityOpt"})
     assert dataclasses.replace(MAIN, no_new_privileges=False).digest() != MAIN.digest()
 
 
 def test_only_the_stop_signal_of_containers_ends_them(engine: Any) -> None:
     apply(engine, MAIN)
-    assert engine.asked[0]["stop_signal"] == "SIGPWR"
+    assert engine.asked[0]["StopSignal"] == "SIGPWR"
 
 
 def test_a_target_that_is_a_link_of_the_image_is_mounted_where_that_leads(engine: Any) -> None:
     home = Bind("/homes/1/main1/home", "/home/work", read_only=False)
     apply(engine, dataclasses.replace(MAIN, image_binds=(home,), leads={"/home/work": "/var/home/work"}))
-    assert engine.asked[0]["host_config"]["mounts"][-1] == mounted(home.source, "/var/home/work", read_only=False)
+    assert engine.asked[0]["HostConfig"]["Mounts"][-1] == mounted(home.source, "/var/home/work", read_only=False)
 
 
 @pytest.mark.parametrize("recursive", [True, False])
@@ -406,7 +402,7 @@ def test_only_folders_of_users_are_read_only_with_all_below_and_only_where_the_e
     binds = (*MAIN.binds, Bind("/mnt/a", "/a"), Bind("/mnt/b", "/b", read_only=False))
     sources = {"/mnt/a": "/srv/a", "/mnt/b": "/srv/b"}
     apply(engine, dataclasses.replace(MAIN, binds=binds, sources=sources, recursive=recursive))
-    _kit, own, read_only, writable = engine.asked[0]["host_config"]["mounts"]
+    _kit, own, read_only, writable = engine.asked[0]["HostConfig"]["Mounts"]
     assert own == mounted(MAIN.binds[0].source, MAIN.binds[0].target)
     assert writable == mounted("/srv/b", "/b", read_only=False)
     expected = mounted("/srv/a", "/a")
@@ -418,11 +414,10 @@ def test_container_with_infiniband_has_its_nodes_and_no_raw_sockets(engine: Any)
     (change,) = apply(engine, dataclasses.replace(WITH_INFINIBAND, no_new_privileges=False))
     assert change.after == f"{PHRASE}, device /dev/fuse, device {RDMA_CM}, device {UVERBS}"
     (request,) = engine.asked
-    host = request["host_config"]
-    assert HostConfig("1.41", devices=host["devices"])["Devices"] == [node("/dev/fuse"), node(RDMA_CM), node(UVERBS)]
-    assert (host["cap_add"], host["cap_drop"]) == (None, ["NET_RAW"])
-    assert HostConfig("1.41", cap_drop=host["cap_drop"])["CapDrop"] == ["NET_RAW"]
-    assert json.loads(request["labels"][labels.INFINIBAND]) == [RDMA_CM, UVERBS]
+    host = request["HostConfig"]
+    assert host["Devices"] == [node("/dev/fuse"), node(RDMA_CM), node(UVERBS)]
+    assert (host.get("CapAdd"), host["CapDrop"]) == (None, ["NET_RAW"])
+    assert json.loads(request["Labels"][labels.INFINIBAND]) == [RDMA_CM, UVERBS]
 
 
 def test_whether_a_container_has_infiniband_is_part_of_its_digest() -> None:
@@ -431,7 +426,7 @@ def test_whether_a_container_has_infiniband_is_part_of_its_digest() -> None:
 
 def test_device_nodes_are_made_like_the_agents_own(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), nodes={"/dev/fuse": "/nodes/dev-fuse"}))
-    assert engine.asked[0]["host_config"]["devices"] == [{**node("/dev/fuse"), "PathOnHost": "/nodes/dev-fuse"}]
+    assert engine.asked[0]["HostConfig"]["Devices"] == [{**node("/dev/fuse"), "PathOnHost": "/nodes/dev-fuse"}]
 
 
 @pytest.mark.parametrize("later", [(), (RDMA_CM,), (RDMA_CM, UVERBS, f"{UVERBS}1")], ids=["none", "fewer", "more"])
@@ -469,9 +464,8 @@ def test_published_ports_are_bound_to_one_address_of_the_agent(engine: Any) -> N
     ways = ((22, "192.0.2.1", 30001), (8888, "2001:db8::1", 30000))
     apply(engine, dataclasses.replace(MAIN, published=ways))
     (request,) = engine.asked
-    assert request["ports"] == [22, 8888]
-    bindings = HostConfig("1.41", port_bindings=request["host_config"]["port_bindings"])["PortBindings"]
-    assert bindings == {
+    assert request["ExposedPorts"] == {"22/tcp": {}, "8888/tcp": {}}
+    assert request["HostConfig"]["PortBindings"] == {
         "22/tcp": [{"HostIp": "192.0.2.1", "HostPort": "30001"}],
         "8888/tcp": [{"HostIp": "2001:db8::1", "HostPort": "30000"}],
     }
@@ -491,8 +485,8 @@ def test_container_has_its_device_nodes_once_and_its_gpus_by_uuid(engine: Any) -
     devices = ("/dev/kfd,/dev/dri/renderD128", "/dev/kfd,/dev/dri/renderD129", "GPU-aaaa", "GPU-bbbb", "/dev/fuse")
     (change,) = apply(engine, dataclasses.replace(MAIN, devices=devices))
     assert change.after == PHRASE + "".join(f", device {device}" for device in devices)
-    host = engine.asked[0]["host_config"]
-    assert HostConfig("1.41", devices=host["devices"])["Devices"] == [
+    host = engine.asked[0]["HostConfig"]
+    assert host["Devices"] == [
         node(path) for path in ("/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/fuse")
     ]
     assert host["DeviceRequests"] == [
@@ -518,10 +512,10 @@ def test_gpus_are_requested_by_cdi_if_all_of_them_have_a_cdi_name(
     engine: Any, cdi_gpus: set[str], request_of: tuple[str, list[str], list[list[str]]]
 ) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa", "GPU-bbbb"), cdi_gpus=frozenset(cdi_gpus)))
-    (request,) = engine.asked[0]["host_config"]["DeviceRequests"]
+    (request,) = engine.asked[0]["HostConfig"]["DeviceRequests"]
     assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == request_of
     # GPUs requested by CDI must not be requested from NVIDIA's runtime too.
-    visible_devices = engine.asked[0]["environment"]["NVIDIA_VISIBLE_DEVICES"]
+    visible_devices = environment_of(engine.asked[0])["NVIDIA_VISIBLE_DEVICES"]
     assert visible_devices == ("void" if request_of[0] == "cdi" else "GPU-aaaa,GPU-bbbb")
 
 
@@ -531,14 +525,13 @@ def test_device_nodes_of_gpus_are_requested_where_the_hook_gives_the_gpus(engine
     nodes = ("/dev/nvidia1", "/dev/nvidiactl")
     names = frozenset({"GPU-aaaa"} if named else ())
     apply(engine, dataclasses.replace(MAIN, devices=("GPU-aaaa",), cdi_gpus=names, gpu_nodes=nodes))
-    requested = HostConfig("1.41", devices=engine.asked[0]["host_config"]["devices"]).get("Devices", [])
-    assert requested == ([] if named else [node(path) for path in nodes])
+    assert engine.asked[0]["HostConfig"]["Devices"] == ([] if named else [node(path) for path in nodes])
 
 
 def test_container_without_gpus_requests_none_with_cdi(engine: Any) -> None:
     apply(engine, dataclasses.replace(MAIN, devices=("/dev/fuse",), cdi_gpus=frozenset({"GPU-aaaa"})))
-    assert "DeviceRequests" not in engine.asked[0]["host_config"]
-    assert "NVIDIA_VISIBLE_DEVICES" not in engine.asked[0]["environment"]
+    assert engine.asked[0]["HostConfig"]["DeviceRequests"] == []
+    assert "NVIDIA_VISIBLE_DEVICES" not in environment_of(engine.asked[0])
 
 
 @pytest.mark.parametrize("info", [{}, {"CDISpecDirs": None}, {"CDISpecDirs": []}], ids=["20.10", "null", "off"])
@@ -618,7 +611,7 @@ def test_visible_nvidia_gpus_are_those_of_the_container(
         engine,
         dataclasses.replace(MAIN, image_environment=image_environment, explicit_environment=explicit, devices=devices),
     )
-    assert engine.asked[0]["environment"].get("NVIDIA_VISIBLE_DEVICES") == visible_devices
+    assert environment_of(engine.asked[0]).get("NVIDIA_VISIBLE_DEVICES") == visible_devices
 
 
 @pytest.mark.parametrize("devices", [(), ("GPU-aaaa",)])
@@ -637,7 +630,7 @@ def test_no_switch_of_nvidias_runtime_reaches_it(engine: Any, devices: tuple[str
     given = {**{f"NVIDIA_{name}": "enabled" for name in switches}, **harmless}
     image, user = (given, {}) if of_image else ({}, given)
     apply(engine, dataclasses.replace(MAIN, image_environment=image, explicit_environment=user, devices=devices))
-    got = engine.asked[0]["environment"]
+    got = environment_of(engine.asked[0])
     assert {name: got[f"NVIDIA_{name}"] for name in switches} == dict.fromkeys(switches, "")
     assert {name: got[name] for name in harmless} == harmless
 
@@ -667,8 +660,8 @@ def test_container_without_session_network_joins_only_the_default(engine: Any) -
     single = dataclasses.replace(MAIN, network=None, address=None, mac=None)
     assert apply(engine, single)[0].after == PHRASE.replace("10.128.3.2", "-")
     (request,) = engine.asked
-    assert request["host_config"]["network_mode"] == "backendai-default"
-    assert (request["networking_config"], request["mac_address"]) == (None, None)
+    assert request["HostConfig"]["NetworkMode"] == "backendai-default"
+    assert (request["NetworkingConfig"], request.get("MacAddress")) == ({"EndpointsConfig": {}}, None)
     assert not [call for call in engine.calls if call.startswith("connect")]
 
 

@@ -1,9 +1,12 @@
-"""Reads, and commands in containers, by an engine on a real socket without the Docker SDK; with it the rest."""
+"""Reads, changes and commands by an engine on a real socket without the Docker SDK; with it the rest."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +63,66 @@ def test_reads_ask_for_what_the_sdk_asks(
     assert ours == theirs
     assert own.get("filters", "{}") == others.get("filters", "{}")
     assert own.keys() <= others.keys()
+
+
+CHANGES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("start", ("c",), {}),
+    ("kill", ("c",), {"signal": "SIGPWR"}),
+    ("remove_container", ("c",), {"force": True, "v": True}),
+    ("remove_network", ("n",), {}),
+    ("connect_container_to_network", ("c", "n"), {}),
+    ("create_network", ("n",), {"driver": "bridge", "internal": True, "check_duplicate": None, "options": {"a": "b"}}),
+    ("create_container_from_config", ({"Image": "i", "HostConfig": {"Memory": 1}}, "c"), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "values", "settings"), CHANGES, ids=[name for name, *_rest in CHANGES])
+def test_changes_are_made_without_the_sdk_as_it_would(
+    server: EngineServer, sdk: Any, name: str, values: tuple[Any, ...], settings: dict[str, Any]
+) -> None:
+    def refuse() -> Any:
+        raise AssertionError(f"{name} asks the SDK")
+
+    light: Any = LightClient(server.url.removeprefix("unix://"), "1.41", refuse, 5)
+    server.looks["c"] = {}
+    getattr(light, name)(*values, **settings)
+    ours, server.changed, created, server.created = server.changed, [], server.created, []
+    server.looks["c"] = {}
+    with contextlib.suppress(docker.errors.NotFound, ValueError):
+        getattr(sdk, name)(*values, **settings)
+    assert [_without_defaults(request) for request in ours] == [_without_defaults(each) for each in server.changed]
+    assert created == server.created
+    assert len(ours) + len(created) == 1
+
+
+def _without_defaults(request: str) -> tuple[str, set[str], dict[str, Any]]:
+    """Return a request's method and path, its parameters, and its fields without those that say nothing."""
+    method, target, *body = request.split(" ", 2)
+    path, _mark, query = target.partition("?")
+    fields = json.loads(body[0]) if body and body[0] else {}
+    said = {key: value for key, value in fields.items() if value not in (None, {}, {"IPAMConfig": {}})}
+    given = {key: value.lower() for key, value in urllib.parse.parse_qsl(query)}
+    return f"{method} {path}", {f"{key}={value}" for key, value in given.items() if value != "false"}, said
+
+
+@pytest.mark.parametrize(("name", "values", "settings"), CHANGES, ids=[name for name, *_rest in CHANGES])
+def test_a_change_that_the_engine_does_not_answer_is_asked_for_once(
+    server: EngineServer, name: str, values: tuple[Any, ...], settings: dict[str, Any]
+) -> None:
+    client: Any = connect(server.url, timeout=1)
+    server.silent = {"POST", "DELETE"}
+    with pytest.raises(EngineSilentError, match=r"within 1 seconds: restart it on this host"):
+        getattr(client, name)(*values, **settings)
+
+
+def test_errors_of_changes_are_those_of_the_sdk(server: EngineServer, client: Any) -> None:
+    server.refuses = "invalid mount config"
+    with pytest.raises(docker.errors.APIError, match="invalid mount config"):
+        client.create_container_from_config({"Image": "i"}, "c")
+    with pytest.raises(docker.errors.NotFound, match="no gone"):
+        client.start("gone")
+    with pytest.raises(docker.errors.NotFound, match="No such container"):
+        client.remove_container("gone", force=True, v=True)
 
 
 def test_program_that_reads_and_runs_commands_does_not_import_the_sdk(server: EngineServer) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker, ipam
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
 from tests.unit.builders import REPOSITORY
 
 RESTORE = "ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile"
@@ -25,8 +25,3 @@ def test_missing_sdk_raises_at_its_first_use(monkeypatch: pytest.MonkeyPatch) ->
         issubclass(docker.errors.NotFound, docker.errors.APIError)
     monkeypatch.undo()
     assert issubclass(docker.errors.NotFound, docker.errors.APIError)
-
-
-def test_ipam_configuration_has_one_subnet() -> None:
-    (pool,) = ipam("10.128.0.0/24")["Config"]
-    assert (pool["Subnet"], pool["IPRange"]) == ("10.128.0.0/24", None)

@@ -120,8 +120,8 @@ def test_slice_with_macvlans_has_no_network_of_the_engine(
     apply(engine, store)
     assert (engine.joined, len(kernel.links)) == ([], 1)
     for request in engine.asked:
-        assert request["host_config"]["network_mode"] == "backendai-default"
-        assert (request["networking_config"], request["mac_address"]) == (None, None)
+        assert request["HostConfig"]["NetworkMode"] == "backendai-default"
+        assert (request["NetworkingConfig"], request.get("MacAddress")) == ({"EndpointsConfig": {}}, None)
     assert {container.hostname: container.session for container in kernel.plugged} == {
         kernel_.hostname: SessionInterface("cluster0", f"{kernel_.address}/29", kernel_.mac, 1450, parent=TUNNEL)
         for kernel_ in MADE.kernels_on("agent1")
@@ -132,7 +132,7 @@ def test_slice_on_one_agent_has_a_network_of_the_engine(engine: FakeDocker, stor
     store.save(held(ALONE, expires_at=9e12))
     assert "network backendai-train-llm" in subjects(apply(engine, store), store)
     assert engine.calls[0] == "create network backendai-train-llm"
-    modes = {request["host_config"]["network_mode"] for request in engine.asked if "host_config" in request}
+    modes = {request["HostConfig"]["NetworkMode"] for request in engine.asked if "HostConfig" in request}
     assert modes == {"backendai-train-llm"}
 
 
@@ -501,8 +501,8 @@ def test_logs_in_files_are_limited(
     request = ApplyRequest(MADE, "agent1", "nonce-1", CONTENTS, "backendai-default", limits=limits)
     apply_claimed(client, store, request, check_mode=False)
     log = {"Type": driver, "Config": {"max-size": str(log_bytes), "max-file": "5"}} if limited else None
-    hosts = [created["host_config"] for created in engine.asked if "host_config" in created]
-    assert [(host["pids_limit"], host["log_config"]) for host in hosts] == [(None, log)] * 2
+    hosts = [created["HostConfig"] for created in engine.asked if "HostConfig" in created]
+    assert [(host.get("PidsLimit"), host.get("LogConfig")) for host in hosts] == [(None, log)] * 2
 
 
 def test_a_container_gets_the_files_and_programs_that_its_image_lacks(store: Store) -> None:
@@ -570,7 +570,7 @@ def test_containers_are_repaired_with_the_infiniband_nodes_that_exist(
     assert apply(engine, store) == []
     engine.made[1]["State"] = "exited"
     assert apply(engine, store)[0].before == "exited, without /dev/infiniband/uverbs0"
-    (device,) = engine.asked[-1]["host_config"]["devices"]
+    (device,) = engine.asked[-1]["HostConfig"]["Devices"]
     assert device["PathInContainer"] == "/dev/infiniband/uverbs1"
     assert device["PathOnHost"] == str(store.kernel_folder(SESSION_ID, "sub1") / "nodes/dev-infiniband-uverbs1")
     assert apply(engine, store) == []
@@ -641,7 +641,7 @@ def test_containers_that_the_hook_gives_gpus_get_the_nodes_of_theirs(
     gpus = [*nodes]
     store.save(held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": gpus}), "sub1": PinnedResources([3])}))
     apply(engine, store)
-    main, sub = (call["host_config"]["devices"] for call in containers_asked(engine))
+    main, sub = (call["HostConfig"]["Devices"] for call in containers_asked(engine))
     assert [device["PathOnHost"] for device in main] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia1"]
     assert sub == []
 
@@ -654,11 +654,11 @@ def test_containers_get_the_host_capabilities(
         held(MADE, pinned={"main1": PinnedResources([0], {"cuda.device": ["GPU-aaaa"]}), "sub1": PinnedResources([3])})
     )
     apply(engine, store)
-    main, sub = (call["host_config"] for call in containers_asked(engine))
+    main, sub = (call["HostConfig"] for call in containers_asked(engine))
     limits = [("nofile", 20000, 20000), ("memlock", -1, -1)]
-    assert [[tuple(limit.values()) for limit in host["ulimits"]] for host in (main, sub)] == [limits, limits]
+    assert [[tuple(limit.values()) for limit in host["Ulimits"]] for host in (main, sub)] == [limits, limits]
     assert main["DeviceRequests"][0]["Driver"] == "cdi"
-    assert "DeviceRequests" not in sub
+    assert sub["DeviceRequests"] == []
     # Reduced host capabilities do not change existing containers.
     monkeypatch.setattr(slicing, "read_host", lambda _client: HostCapabilities())
     assert apply(engine, store) == []
@@ -666,7 +666,7 @@ def test_containers_get_the_host_capabilities(
 
 def containers_asked(engine: FakeDocker) -> list[dict[str, Any]]:
     """Return what the engine was asked for containers, by name: they are created in parallel."""
-    return sorted((call for call in engine.asked if "host_config" in call), key=lambda call: str(call["name"]))
+    return sorted((call for call in engine.asked if "HostConfig" in call), key=lambda call: str(call["name"]))
 
 
 def mixed() -> SessionPlan:
@@ -976,8 +976,13 @@ WAYS = (PublishedPort("ssh", "tcp", 22, "192.0.2.1", 30001), PublishedPort("web"
 
 
 def ports_of(engine: FakeDocker) -> dict[str, Any]:
-    """Return the published ports by hostname."""
-    return {call["hostname"]: call["host_config"]["port_bindings"] for call in engine.asked if "hostname" in call}
+    """Return the published ports by hostname, as the engine's API has them."""
+    return {call["Hostname"]: call["HostConfig"]["PortBindings"] for call in engine.asked if "Hostname" in call}
+
+
+def bound(port: int) -> list[dict[str, str]]:
+    """Return what publishes a port of a container at this one of the agent."""
+    return [{"HostIp": "192.0.2.1", "HostPort": str(port)}]
 
 
 def test_only_main1_publishes_ports(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:
@@ -990,7 +995,7 @@ def test_only_main1_publishes_ports(engine: FakeDocker, store: Store, kernel: Fa
         ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"),
         check_mode=False,
     )
-    assert ports_of(engine) == {"main1": {22: ("192.0.2.1", 30001), 80: ("192.0.2.1", 30000)}, "sub1": {}}
+    assert ports_of(engine) == {"main1": {"22/tcp": bound(30001), "80/tcp": bound(30000)}, "sub1": {}}
     assert kernel.table == render(build_isolation_policy([(published_plan, "agent1")], ()), None, ["eth0"])
     assert "192.0.2.1 . 30000" in kernel.table
 

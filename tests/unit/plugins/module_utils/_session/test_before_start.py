@@ -102,7 +102,7 @@ def test_a_home_that_the_image_keeps_is_not_made_and_is_copied_once_it_no_longer
     agent.home = USERS
     agent.apply()
     assert not agent.folder.exists()
-    assert "/home/work" not in {mount["Target"] for mount in agent.engine.asked[-1]["host_config"]["mounts"]}
+    assert "/home/work" not in {mount["Target"] for mount in agent.engine.asked[-1]["HostConfig"]["Mounts"]}
     # Such as after its user has left the group of that folder.
     agent.home = ROOTS
     agent.engine.made.clear()
@@ -194,8 +194,8 @@ def test_a_home_is_replaced_when_nobody_uses_it_any_more(agent: Agent, monkeypat
         monkeypatch.setattr(agent.engine, name, watched)
 
     watch("remove_container")
-    watch("create_container")
+    watch("create_container_from_config")
     agent.apply(fresh_home=True)
     assert seen[0] == ("remove_container", ["a", "precious"])
-    assert seen[-1] == ("create_container", ["a"])
+    assert seen[-1] == ("create_container_from_config", ["a"])
     assert agent.engine.calls[-2:] == [f"create {CONTAINER}", f"start id-{CONTAINER}"]

@@ -23,7 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.content
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings
 from ansible_collections.backendai.cluster.plugins.module_utils._session.links import plan_links
 from tests.unit.builders import SESSION_ID, agent_facts, held, plan, public_keys
-from tests.unit.fake_docker import FakeDocker
+from tests.unit.fake_docker import FakeDocker, environment_of
 from tests.unit.fake_network import FakeNetwork
 
 MADE = plan({"agent1": 2, "agent2": 1}, network_driver="host")
@@ -78,11 +78,11 @@ def test_slice_has_files_rules_and_containers_but_no_links(
 def test_containers_use_only_the_host_network_with_their_hostnames(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
-    assert sorted(call["hostname"] for call in engine.asked) == ["main1", "sub1"]
+    assert sorted(call["Hostname"] for call in engine.asked) == ["main1", "sub1"]
     for call in engine.asked:
-        assert (call["networking_config"], call["mac_address"]) == (None, None)
-        assert call["host_config"]["network_mode"] == "host"
-        assert call["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
+        assert (call["NetworkingConfig"], call.get("MacAddress")) == ({"EndpointsConfig": {}}, None)
+        assert call["HostConfig"]["NetworkMode"] == "host"
+        assert environment_of(call)["NCCL_SOCKET_IFNAME"] == "eth0"
     assert [call for call in engine.calls if call.startswith("connect")] == []
 
 
@@ -97,7 +97,7 @@ def test_no_ports_are_published_on_the_host_network(engine: FakeDocker, store: S
         ApplyRequest(published_plan, "agent1", "nonce-1", CONTENTS, "backendai-default"),
         check_mode=False,
     )
-    assert [(call["ports"], call["host_config"]["port_bindings"]) for call in engine.asked] == [([], {})] * 2
+    assert [(call["ExposedPorts"], call["HostConfig"]["PortBindings"]) for call in engine.asked] == [({}, {})] * 2
 
 
 def test_firewall_accepts_the_other_agents(engine: FakeDocker, store: Store, kernel: FakeNetwork) -> None:

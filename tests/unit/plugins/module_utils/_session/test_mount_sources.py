@@ -497,8 +497,8 @@ def test_engine_gets_the_real_path_that_was_judged(engine: FakeDocker, store: St
     store.save(held(MADE, expires_at=9e12))
     store.save_mount_sources(SESSION_ID, {"/mnt/a": "/real/a"})
     apply(engine, store)
-    for request in (request for request in engine.asked if "host_config" in request):
-        mounts = request["host_config"]["mounts"]
+    for request in (request for request in engine.asked if "HostConfig" in request):
+        mounts = request["HostConfig"]["Mounts"]
         assert [(mount["Source"], mount["ReadOnly"]) for mount in mounts if mount["Target"] == "/a"] == [
             ("/real/a", False)
         ]

@@ -161,7 +161,7 @@ def test_containers_get_the_numbers_and_their_group_file_the_names(
     store.save(held(MADE, expires_at=9e12))
     apply(engine, store)
     (asked,) = engine.asked
-    assert asked["host_config"]["group_add"] == ["2000", "2001"]
+    assert asked["HostConfig"]["GroupAdd"] == ["2000", "2001"]
     assert json.loads(engine.made[0]["Labels"][labels.GROUPS]) == [2000, 2001]
     text = (store.kernel_folder(SESSION_ID, "main1") / "group").read_text()
     assert text == "root:x:0:\nold:x:2001:\ntty:x:5:\nwork:x:1000:\nproject-a:x:2000:\n"
@@ -179,7 +179,7 @@ def test_a_home_of_the_image_that_a_group_may_write_stays_the_images(
     store.save(held(made, expires_at=9e12))
     apply(engine, store, made)
     (asked,) = engine.asked
-    assert ("/home/work" in [mount["Target"] for mount in asked["host_config"]["mounts"]]) is binds
+    assert ("/home/work" in [mount["Target"] for mount in asked["HostConfig"]["Mounts"]]) is binds
 
 
 @pytest.mark.usefixtures("devices")
