@@ -293,7 +293,7 @@ def test_what_was_derived_is_derived_anew_in_a_container_of_an_image_that_was_ma
     apply(engine, again)
     second = environment_of(engine.asked[-1])
     assert (second["OMP_NUM_THREADS"], second["GLOO_SOCKET_IFNAME"], second["MASTER_PORT"]) == ("4", "ib0", "1234")
-    assert json.loads(second["TF_CONFIG"])["task"]["index"] == 1
+    assert json.loads(second["TF_CONFIG"] or "")["task"]["index"] == 1
     single = dataclasses.replace(again, explicit_environment={"BACKENDAI_CLUSTER_SIZE": "1"})
     engine.made.clear()
     apply(engine, single)
