@@ -143,6 +143,6 @@ resources: {cpu: 1, mem: 1g}        # of each container; {cuda.device: 1} for a 
 # mounts: [data]                    # folders that the policy offers; without one, all files are lost with the session
 # apps: [jupyter, terminal]         # backendai open train-llm jupyter
 # command: exec python train.py     # a batch session: it ends with this command
-# max_lifetime: 28800               # ends after 8 hours
+# max_lifetime: 8h                  # ends after 8 hours; 90m, 7d, or a number of seconds
 """
 """A spec file to begin with."""

@@ -235,6 +235,13 @@ def _number(least: int, most: int, zero: bool = False) -> Callable[[Any], int]:
     return parse
 
 
+def _lifetime(value: Any) -> int:
+    # In the collection, which is found once the program has started.
+    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_seconds
+
+    return _number(60, MAX_LIFETIME, zero=True)(parse_seconds(value))
+
+
 def _id(value: Any) -> int | None:
     if value == OWN:
         return None
@@ -303,7 +310,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "uid": _uid,
     "gid": _id,
     "groups": _groups,
-    "max_lifetime": _number(60, MAX_LIFETIME, zero=True),
+    "max_lifetime": _lifetime,
     "max_priority": _number(0, 100),
     "options": _words,
     "links_by_path": _flag,
@@ -359,9 +366,10 @@ def main() -> int:
     if not file or flags not in ([], [FOLDERS]):
         sys.stderr.write(f"usage: python -m backendai_manager.policy [{FOLDERS}] FILE\n")
         return 2
-    path = Path(file)
+    path, paths = Path(file), Paths()
+    sys.path.append(str(paths.collections))
     try:
-        policy = parse_policy(read_regular_file(path, MAX_POLICY), load_options(Paths().specification))
+        policy = parse_policy(read_regular_file(path, MAX_POLICY), load_options(paths.specification))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         sys.stderr.write(f"{path}: {reason}.\n")

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backendai_manager.errors import CommandError, RefusedError
+from backendai_manager.protocol import MAX_SECONDS
 from backendai_manager.user import keys, spec_file, ssh_config, verbs
 from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
 from backendai_manager.user.ssh_config import SshAccess, parse_access
@@ -29,6 +30,7 @@ FOUND = {
     "ssh": {"host": "gw.example.com", "port": 31000},
     "host_keys": {"main1": KEY, "sub1": KEY},
 }
+TIME_RULE = "must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h"
 
 
 def test_flags_are_words_of_a_spec() -> None:
@@ -40,13 +42,27 @@ def test_flags_are_words_of_a_spec() -> None:
         "name": "train",
         "image": "lab/x",
         "cluster_size": 2,
-        "resources": {"cpu": "4", "mem": "8g", "cuda.device": "1", "shmem": "1g"},
+        "resources": {"cpu": "4", "mem": "8g", "cuda.device": 1, "shmem": "1g"},
         "env": {"A": "b", "C": "d=e"},
         "mounts": ["data"],
         "apps": ["jupyter"],
         "stop_grace": "5",
     }
     assert session_options(parse_arguments(["create"])[0]) == {}
+
+
+def test_flags_take_times_with_units() -> None:
+    waits = [parse_arguments(["create", *words])[0].wait for words in ([], ["--wait"], ["--wait", "10m"])]
+    assert waits == [0, MAX_SECONDS, 600]
+    seconds = [parse_arguments(["open", "t", *words])[0].seconds for words in ([], ["--seconds", "12h"])]
+    assert seconds == [3600, 43200]
+    lifetime = parse_arguments(["create", "--set", "max_lifetime=12h"])[0]
+    assert session_options(lifetime) == {"max_lifetime": "12h"}
+
+
+def test_no_gpus_can_be_asked_for_in_place_of_those_of_a_spec() -> None:
+    flags = session_options(parse_arguments(["create", "--gpu", "0"])[0])
+    assert spec_file.merge({"resources": {"cuda.device": 4}}, flags) == {"resources": {"cuda.device": 0}}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +104,15 @@ def test_verbose_is_taken_on_both_sides_of_the_verb(words: list[str]) -> None:
         (["end"], "the following arguments are required: NAME; see backendai end --help."),
         (["end", "a", "b"], "'b' is not a word of end"),
         (["create", "--size", "two"], "argument --size: invalid int value: 'two'; see backendai create --help."),
+        *(
+            (["create", "--gpu", gpus], f"argument --gpu: {gpus!r} must be a whole number, zero or more; a model is ")
+            for gpus in ("H100:4:80g", "-1", "1.5", "", "many")
+        ),
+        *(
+            ([*words, time], f"argument {words[-1]}: {time!r} {TIME_RULE}; see backendai {words[0]} --help.")
+            for words in (["create", "--wait"], ["open", "train", "--seconds"])
+            for time in ("7 weeks", "-1h", "-1", "1.5", "h", "12x", "true")
+        ),
         (["--json"], "the following arguments are required: VERB; see backendai --help."),
         (["list", "--", "x"], "list takes no command behind --."),
     ],
