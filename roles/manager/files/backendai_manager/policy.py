@@ -26,7 +26,7 @@ import yaml
 from .errors import CommandError
 from .files import read_regular_file
 from .image_patterns import matches
-from .options import PREFIX, Options, load_options
+from .options import PREFIX, Options, load_options, parse_time
 from .paths import Paths
 
 MAX_POLICY = 1 << 20
@@ -236,10 +236,7 @@ def _number(least: int, most: int, zero: bool = False) -> Callable[[Any], int]:
 
 
 def _lifetime(value: Any) -> int:
-    # In the collection, which is found once the program has started.
-    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_seconds
-
-    return _number(60, MAX_LIFETIME, zero=True)(parse_seconds(value))
+    return _number(60, MAX_LIFETIME, zero=True)(parse_time(value))
 
 
 def _id(value: Any) -> int | None:

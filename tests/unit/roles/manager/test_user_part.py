@@ -20,7 +20,7 @@ from backendai_manager.protocol import MAX_SECONDS
 from backendai_manager.user import keys, spec_file, ssh_config, verbs
 from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
 from backendai_manager.user.ssh_config import SshAccess, parse_access
-from backendai_manager.user.text import age, duration, printable, remaining, slots
+from backendai_manager.user.text import age, duration, part, printable, remaining, slot_name, slots
 
 ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
@@ -409,7 +409,15 @@ def test_text_of_others_does_not_control_a_terminal() -> None:
 def test_times_and_amounts_are_short() -> None:
     assert [duration(seconds) for seconds in (5, 65, 7500, 90_000, -1)] == ["5s", "1m", "2h05m", "1d01h", "0s"]
     assert (age(10.0, 15.0), remaining(15.0, 10.0), age(None), remaining(None)) == ("5s", "5s", "-", "-")
-    assert slots({"cpu": 2, "mem": 1 << 30, "shmem": 1500}) == "cpu 2, mem 1g, shmem 1500"
+    several = {"cpu": 2, "mem": 6 << 28, "shmem": 16 << 20, "cuda.device": 2, "cuda.mig-1g.10gb": 1}
+    assert slots(several) == "cpu 2, mem 1.5 GiB, shmem 16 MiB, 2 GPUs, cuda.mig-1g.10gb 1"
+    assert slots({"cuda.device": 1, "mem": 0, "shmem": 204_800 << 30}) == "1 GPU, mem 0 GiB, shmem 204800 GiB"
+    assert [part("mem", some << 20, "/", 64 << 30) for some in (0, 512, 1024)] == [
+        "0/64 GiB",
+        "512 MiB/64 GiB",
+        "1/64 GiB",
+    ]
+    assert (part("cpu", 1, " of ", 8), slot_name("cuda.device"), slot_name("mem")) == ("1 of 8", "gpu", "mem")
 
 
 def test_a_fifo_as_a_key_keeps_nobody_waiting(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import RefusedError
-from ..options import PREFIX, Options
+from ..options import PREFIX, Options, parse_time
 from ..policy import NamedFolder, Policy
 from .identity import Caller
 from .request_size import find_excess
@@ -108,17 +108,10 @@ def _bound(problems: list[str], request: dict[str, Any], policy: Policy, options
         problems.append(f"priority: {priority[:20]} is not allowed; it may be 0 to {policy.max_priority}.")
     else:
         request["session_priority"] = int(priority)
-    _bound_time(problems, request, policy)
-
-
-def _bound_time(problems: list[str], request: dict[str, Any], policy: Policy) -> None:
-    # In the collection, which is found once the service has started.
-    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_seconds
-
     lifetime = request.get("session_max_lifetime", 0)
     try:
         # So that it has the same bound if it waits.
-        if not parse_seconds(lifetime) and policy.max_lifetime:
+        if not parse_time(lifetime) and policy.max_lifetime:
             request["session_max_lifetime"] = policy.max_lifetime
     except ValueError as error:
         problems.append(f"max_lifetime: {str(lifetime)[:40]!r} {error}.")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..errors import RefusedError
+from ..options import parse_time
 from ..protocol import MAX_SECONDS
 from .spec_file import parse_assignments
 
@@ -100,13 +101,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> int:
-    # In the collection, which is found once the program has started.
-    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_seconds
-
-    return _judge(parse_seconds, text)
+    return _judge(parse_time, text)
 
 
 def _gpus(text: str) -> int:
+    # In the collection, which is found once the program has started.
     from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_count
 
     return _judge(parse_count, text, """; a model is asked for with --set gpu='{"model": "H100", "memory": "80g"}'""")
