@@ -153,8 +153,10 @@ def why(invocation: Invocation) -> int:
     """Say why a session waits, is degraded, or has ended."""
     record = invocation.ask("show", session=invocation.options.session).data["record"]
     if invocation.options.json:
-        fields = ("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position", "closed_storage")
-        fields += ("started_at", "ended_at", "ends_at")
+        fields = (
+            *("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position", "closed_storage"),
+            *("started_at", "ended_at", "ends_at"),
+        )
         invocation.print_json({name: record.get(name) for name in fields})
     else:
         invocation.say(f"{record.get('name')} is {record.get('status')}.", *tables.explain(record))
