@@ -27,7 +27,7 @@ from ..plugin_utils.look_action import SESSION, LookAction, RefusedError
 OPTIONS: dict[str, dict[str, Any]] = {
     "name": {"type": "str"},
     "id": {"type": "str"},
-    "ttl": {"type": "int"},
+    "ttl": {"type": "str"},
     "path": {"type": "path"},
     "format": {"type": "str", "choices": ["text"]},
 }

@@ -36,9 +36,10 @@ options:
     type: dict
   claim_ttl:
     description:
-      - The time in seconds after which the claims of an unfinished C(create_session) expire.
+      - The time after which the claims of an unfinished C(create_session) expire, in seconds,
+        or such as C(20m).
       - By default the variable C(session_claim_ttl), else V(600).
-    type: int
+    type: str
   queue_path:
     description:
       - The folder on the control node for pending sessions and the history of ended ones.
@@ -63,11 +64,11 @@ options:
     type: int
   agent_lost_after:
     description:
-      - The time in seconds after which an agent that does not answer is lost. Sessions
-        with C(session_failure_policy=terminate) on it end then.
+      - The time after which an agent that does not answer is lost, in seconds, or such
+        as C(10m). Sessions with C(session_failure_policy=terminate) on it end then.
       - Only counted between runs in which more than half of the other agents answer.
       - By default the variable C(session_agent_lost_after), else V(600).
-    type: int
+    type: str
   history_days:
     description:
       - The number of days that ended sessions are kept in the history.

@@ -336,17 +336,18 @@ options:
     type: int
   pending_timeout:
     description:
-      - The time in seconds after which a session in the queue is cancelled; 0 for never.
+      - The time after which a session in the queue is cancelled, in seconds, or such as
+        C(12h) or C(1d12h); 0 for never.
       - By default the variable C(session_pending_timeout), else V(0).
-    type: int
+    type: str
   stop_grace:
     description:
-      - How many seconds the processes of a session have to end when it ends, 0 to 300 and
-        at most O(claim_ttl). All of them are sent SIGTERM at once, on all agents; those
-        that still run when the time is over are killed.
+      - How long the processes of a session have to end when it ends, in seconds, or such
+        as C(2m); 0 to 300 seconds and at most O(claim_ttl). All of them are sent SIGTERM
+        at once, on all agents; those that still run when the time is over are killed.
       - O(force=true) kills them at once.
       - By default the variable C(session_stop_grace), else V(30).
-    type: int
+    type: str
   stop_command:
     description:
       - A shell command that user C(work) runs in main1 before the processes there are sent
@@ -355,20 +356,20 @@ options:
     type: str
   max_lifetime:
     description:
-      - The time in seconds, at least 60, after which a session that has started ends; 0
-        for never. It ends with the next run of C(schedule_sessions), C(create_session)
-        or C(terminate_session).
+      - The time after which a session that has started ends, in seconds, or such as C(90m),
+        C(12h) or C(1d12h); at least 60 seconds, and 0 for never. It ends with the next
+        run of C(schedule_sessions), C(create_session) or C(terminate_session).
       - With C(0), O(max_lifetime_limit) applies, if there is one.
       - By default the variable C(session_max_lifetime), else V(0).
-    type: int
+    type: str
   idle_timeout:
     description:
-      - The time in seconds, at least 60, after which a session that nobody uses ends; 0
-        for never. It counts as used while a process works, a login is open, main1 gets
-        connections, a GPU works, or O(command) runs.
+      - The time after which a session that nobody uses ends, in seconds, or such as C(90m)
+        or C(12h); at least 60 seconds, and 0 for never. It counts as used while a process
+        works, a login is open, main1 gets connections, a GPU works, or O(command) runs.
       - With C(0), O(idle_timeout_limit) applies, if there is one.
       - By default the variable C(session_idle_timeout), else V(0).
-    type: int
+    type: str
   id:
     description:
       - The id of the session, instead of its name.
@@ -453,9 +454,10 @@ options:
     type: dict
   claim_ttl:
     description:
-      - The time in seconds after which the claims of an unfinished C(create_session) expire.
+      - The time after which the claims of an unfinished C(create_session) expire, in seconds,
+        or such as C(20m).
       - By default the variable C(session_claim_ttl), else V(600).
-    type: int
+    type: str
   claim_attempts:
     description:
       - The number of attempts to plan a session when concurrent runs claim the same resources,
@@ -486,22 +488,24 @@ options:
     type: int
   max_lifetime_limit:
     description:
-      - The longest O(max_lifetime) in seconds that a new session can have; 0 for no limit.
-        Set it where users cannot, such as in the inventory of a shared control node.
+      - The longest O(max_lifetime) that a new session can have, in seconds, or such as
+        C(7d); 0 for no limit. Set it where users cannot, such as in the inventory of a
+        shared control node.
       - By default the variable C(session_max_lifetime_limit), else V(0).
-    type: int
+    type: str
   idle_timeout_limit:
     description:
-      - The longest O(idle_timeout) in seconds that a new session can have; 0 for no limit.
+      - The longest O(idle_timeout) that a new session can have, in seconds, or such as
+        C(12h); 0 for no limit.
       - By default the variable C(session_idle_timeout_limit), else V(0).
-    type: int
+    type: str
   agent_lost_after:
     description:
-      - The time in seconds after which an agent that does not answer is lost. Sessions
-        with O(failure_policy=terminate) on it end then.
+      - The time after which an agent that does not answer is lost, in seconds, or such
+        as C(10m). Sessions with O(failure_policy=terminate) on it end then.
       - Only counted between runs in which more than half of the other agents answer.
       - By default the variable C(session_agent_lost_after), else V(600).
-    type: int
+    type: str
   history_days:
     description:
       - The number of days that ended sessions are kept in the history.

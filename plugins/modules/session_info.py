@@ -178,6 +178,10 @@ sessions:
       description: The storage services that its agents have mounted and its containers do not reach, if any.
       type: list
       elements: dict
+    gpu_models:
+      description: Of which models its GPUs are, if the drivers of its agents name them.
+      type: list
+      elements: str
 unavailable:
   description: The agents whose sessions could not be read, by name.
   returned: success

@@ -32,9 +32,9 @@ options:
     description: The id of the session, instead of its name. By default the variable C(session_id).
     type: str
   ttl:
-    description: The lifetime of the token in seconds, 60 to 2592000. By default the variable C(session_token_ttl),
-      else V(3600).
-    type: int
+    description: The lifetime of the token in seconds, or such as V(12h) or V(7d); 60 to 2592000 seconds. By default the
+      variable C(session_token_ttl), else V(3600).
+    type: str
   path:
     description:
       - The file on the control node for the token, which is followed by a newline. Required, unless the variable

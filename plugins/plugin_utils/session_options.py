@@ -16,8 +16,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 
+from ..module_utils._model.quantity import parse_seconds
 from ..module_utils._model.validation import ValidationErrors
-from ._request.value_types import decode_value, find_type_error
+from ._request.value_types import TIME_OPTIONS, decode_value, find_type_error
 from .host_program import COLLECTION
 from .removed_options import REMOVED_OPTIONS, describe_removed_value
 
@@ -112,6 +113,8 @@ def parse_options(
         raw = default if raw == "" and "default" in option else raw
         if short in leave_out:
             value = raw
+        elif name in TIME_OPTIONS:
+            value = _parse_time(problems, name, raw)
         elif _is_text(raw):
             value = _parse_value(problems, name, option, raw)
         else:
@@ -119,6 +122,15 @@ def parse_options(
             value = None
         values[short] = default if value is None else value
     return values
+
+
+def _parse_time(problems: ValidationErrors, where: str, raw: Any) -> int | None:
+    """Return a time in seconds; ``None``, with a problem added, if it is invalid."""
+    try:
+        return parse_seconds(raw)
+    except ValueError as error:
+        problems.add_invalid(where, raw, str(error))
+        return None
 
 
 def _is_text(value: Any) -> bool:

@@ -169,7 +169,7 @@ def test_what_fits_on_no_empty_cluster_is_refused(sessions: Sessions) -> None:
 
 def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
     before = backendai("alice", "limits", "--json").json["held"]
-    create("alice", sessions.name)
+    create("alice", sessions.name, "--set", "max_lifetime=12h")
     limits = backendai("alice", "limits", "--json").json
     assert (limits["images"], [group["resource_group"] for group in limits["free"]]) == (["lab/*"], ["default"])
     assert (limits["held"]["running"], limits["held"]["containers"]) == (
@@ -177,6 +177,15 @@ def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
         before["containers"] + 1,
     )
     assert "lab/*" in backendai("alice", "limits").output
+    first, since, end, *_rest = backendai("alice", "why", sessions.name).output.splitlines()
+    assert first == f"{sessions.name} is RUNNING."
+    assert (since[:15], end[:22]) == ("It has run for ", "Its time is up in 11h5")
+    assert "  each container  cpu 1, mem 128 MiB" in backendai("alice", "show", sessions.name).output.splitlines()
+    assert "RAN" in backendai("alice", "list", "--history").output.splitlines()[0].split()
+    assert " GiB" in backendai("alice", "agents").output
+    wrong = backendai("alice", "create", "--name", "wrong", *SMALL, "--set", "max_lifetime=7 weeks")
+    assert (wrong.code, wrong.output) == (2, ""), wrong
+    assert "max_lifetime: '7 weeks' must be whole seconds, or a time such as " in wrong.errors
 
 
 def await_creation(name: str) -> None:

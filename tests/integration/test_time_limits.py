@@ -46,7 +46,7 @@ def test_an_idle_session_ends_with_the_next_run(agent1_sessions: Sessions) -> No
 
 def test_the_limits_of_the_operator_hold_for_new_sessions_only(agent1_sessions: Sessions) -> None:
     sessions = agent1_sessions
-    refused = sessions.create(max_lifetime=2 * HOUR, max_lifetime_limit=HOUR, **SMALL)
+    refused = sessions.create(max_lifetime="2h", max_lifetime_limit="60m", **SMALL)
     assert refused.code != 0
     assert f"session_max_lifetime: {2 * HOUR} exceeds session_max_lifetime_limit, {HOUR}" in refused.text
     assert sessions.create(idle_timeout_limit=HOUR, **SMALL).record["ends_at"] is None

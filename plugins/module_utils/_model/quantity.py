@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parse and format quantities of slots: counts, and bytes with units."""
+"""Parse and format quantities: counts, bytes with units, and times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import re
 
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIME = re.compile(r"\d{1,18}|(?=\d)(?:\d{1,9}d)?(?:\d{1,9}h)?(?:\d{1,9}m)?(?:\d{1,9}s)?")
 
 # The largest amount of a slot: what is computed from amounts within it remains exact.
 MAX_AMOUNT = (1 << 63) - 1
@@ -37,6 +39,17 @@ def parse_count(value: object) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"\d+(\.0+)?", str(value).strip()):
         raise ValueError("must be a whole number, zero or more")
     return _whole(str(value), 1)
+
+
+def parse_seconds(value: object) -> int:
+    """Parse a time: whole seconds, or text such as ``90m``, ``12h`` or ``1d12h``, the longest unit first.
+
+    Raises :class:`ValueError` for anything else, negative numbers and fractions included.
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not _TIME.fullmatch(text):
+        raise ValueError("must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h")
+    return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"(\d+)([smhd]?)", text))
 
 
 def _whole(number: str, factor: int) -> int:

@@ -177,4 +177,4 @@ def _amount(slot: str, amount: int) -> str:
         return str(amount)
     if not amount:
         return "0"
-    return f"{amount / _GIB:.4g} GiB" if amount >= _GIB else f"{amount / (1 << 20):.4g} MiB"
+    return f"{round(amount / _GIB, 2):.10g} GiB" if amount >= _GIB else f"{amount / (1 << 20):.4g} MiB"

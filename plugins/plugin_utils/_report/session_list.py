@@ -74,6 +74,7 @@ def list_sessions(
             or {
                 **_record(session, by_id[session_id], absences.explain(_absent(session.plan, attendance.away)), now),
                 **_closed_storage(session.plan, cluster),
+                **_gpu_models(session.plan, cluster),
             },
             session.plan.created_at,
         )
@@ -153,6 +154,17 @@ def _closed_storage(plan: SessionPlan, cluster: ClusterState) -> dict[str, Any]:
     agents = [name for name in plan.agents if name in cluster.facts and not plan.shares_host_network]
     closed = [{"agent": name, **service} for name in agents for service in closed_storage(cluster.facts[name])]
     return {"closed_storage": closed} if closed else {}
+
+
+def _gpu_models(plan: SessionPlan, cluster: ClusterState) -> dict[str, Any]:
+    """Return the models of which the GPUs of a session are, as the drivers of its agents name them.
+
+    It is a field of the record, if there are any.
+    """
+    wanted = {slot for kernel in plan.kernels for slot in kernel.resources}
+    devices = (device for name in plan.agents if name in cluster.facts for device in cluster.facts[name].devices)
+    models = {device.model for device in devices if device.slot in wanted and plan.gpu.accepts(device)} - {""}
+    return {"gpu_models": sorted(models)} if models else {}
 
 
 def _removed_agents(entries: Iterable[QueueEntry], inventory: Iterable[str]) -> set[str]:

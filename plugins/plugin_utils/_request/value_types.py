@@ -15,6 +15,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+TIME_OPTIONS = frozenset(
+    f"session_{name}"
+    for name in (
+        *("pending_timeout", "stop_grace", "max_lifetime", "idle_timeout", "max_lifetime_limit", "idle_timeout_limit"),
+        *("agent_lost_after", "claim_ttl", "token_ttl"),
+    )
+)
+"""The options that are times: of type text in the specification, and then in seconds."""
+
 _BOOLEANS = ("true", "yes", "on", "1", "false", "no", "off", "0")
 _INTEGER = re.compile(r"-?\d{1,18}")
 

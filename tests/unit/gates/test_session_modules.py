@@ -32,7 +32,7 @@ def test_options_are_those_of_the_role_by_their_short_names(module: str) -> None
     assert {f"session_{option}" for option in options} <= {*specification()}
     assert {option: options[option]["type"] for option in ("queue_path", "claim_ttl", "registries")} == {
         "queue_path": "path",
-        "claim_ttl": "int",
+        "claim_ttl": "str",
         "registries": "dict",
     }
 

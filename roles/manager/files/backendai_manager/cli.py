@@ -19,7 +19,9 @@ from .user.service import Service
 
 def main() -> int:
     """Run the command of the words on the command line, and return its exit code."""
-    return run(sys.argv[1:], Paths(), Path.home())
+    paths = Paths()
+    sys.path.append(str(paths.collections))
+    return run(sys.argv[1:], paths, Path.home())
 
 
 def run(words: Sequence[str], paths: Paths, home: Path, service: Service | None = None) -> int:

@@ -79,6 +79,14 @@ def _load(path: Path) -> Any:
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
+def parse_time(value: object) -> int:
+    """Return a time in seconds. Raises :class:`ValueError` with what is allowed."""
+    # In the collection, which is found once the program has started.
+    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_seconds
+
+    return parse_seconds(value)
+
+
 def build_schema(options: Options) -> dict[str, Any]:
     """Return the JSON Schema of a spec file, by which editors complete it."""
     properties = {name.removeprefix(PREFIX): _schema(options.specification[name]) for name in options.of_sessions}
@@ -143,6 +151,6 @@ resources: {cpu: 1, mem: 1g}        # of each container; {cuda.device: 1} for a 
 # mounts: [data]                    # folders that the policy offers; without one, all files are lost with the session
 # apps: [jupyter, terminal]         # backendai open train-llm jupyter
 # command: exec python train.py     # a batch session: it ends with this command
-# max_lifetime: 28800               # ends after 8 hours
+# max_lifetime: 8h                  # ends after 8 hours; 90m, 7d, or a number of seconds
 """
 """A spec file to begin with."""

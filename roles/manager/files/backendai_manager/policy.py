@@ -26,7 +26,7 @@ import yaml
 from .errors import CommandError
 from .files import read_regular_file
 from .image_patterns import matches
-from .options import PREFIX, Options, load_options
+from .options import PREFIX, Options, load_options, parse_time
 from .paths import Paths
 
 MAX_POLICY = 1 << 20
@@ -235,6 +235,10 @@ def _number(least: int, most: int, zero: bool = False) -> Callable[[Any], int]:
     return parse
 
 
+def _lifetime(value: Any) -> int:
+    return _number(60, MAX_LIFETIME, zero=True)(parse_time(value))
+
+
 def _id(value: Any) -> int | None:
     if value == OWN:
         return None
@@ -303,7 +307,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "uid": _uid,
     "gid": _id,
     "groups": _groups,
-    "max_lifetime": _number(60, MAX_LIFETIME, zero=True),
+    "max_lifetime": _lifetime,
     "max_priority": _number(0, 100),
     "options": _words,
     "links_by_path": _flag,
@@ -359,9 +363,10 @@ def main() -> int:
     if not file or flags not in ([], [FOLDERS]):
         sys.stderr.write(f"usage: python -m backendai_manager.policy [{FOLDERS}] FILE\n")
         return 2
-    path = Path(file)
+    path, paths = Path(file), Paths()
+    sys.path.append(str(paths.collections))
     try:
-        policy = parse_policy(read_regular_file(path, MAX_POLICY), load_options(Paths().specification))
+        policy = parse_policy(read_regular_file(path, MAX_POLICY), load_options(paths.specification))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         sys.stderr.write(f"{path}: {reason}.\n")

@@ -13,6 +13,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action import session_info
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, GpuRequest
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
@@ -121,6 +122,25 @@ def test_a_session_names_the_storage_that_its_agents_close_to_it(lists: Lists, r
     assert [(service["agent"], service["description"]) for service in listed["closed_storage"]] == [
         ("agent1", "NFS of 192.0.2.7 (tcp 2049), mounted at /mnt/data")
     ]
+
+
+def test_a_session_with_gpus_names_their_models(lists: Lists, recorded: Record) -> None:
+    kernels = tuple(dataclasses.replace(kernel, resources={"cpu": 1, "cuda.device": 1}) for kernel in MADE.kernels)
+    several = ("NVIDIA L4", "", "NVIDIA H100 80GB HBM3", "NVIDIA L4")
+    devices = [Device("cuda.device", f"GPU-{at}", model=model) for at, model in enumerate(several)]
+    devices.append(Device("cuda.mig-1g.10gb", "MIG-1", model="NVIDIA A100"))
+
+    def models(**changes: Any) -> Any:
+        of = dataclasses.replace(MADE, **changes)
+        recorded(of)
+        facts = {name: dataclasses.replace(agent, devices=tuple(devices)) for name, agent in holders(of).items()}
+        hostvars = {name: {"__session_agent": result(agent)} for name, agent in facts.items()}
+        (listed,) = lists({"hostvars": hostvars})["sessions"]
+        return listed.get("gpu_models")
+
+    assert models() is None
+    assert models(kernels=kernels) == ["NVIDIA H100 80GB HBM3", "NVIDIA L4"]
+    assert models(kernels=kernels, gpu=GpuRequest("h100")) == ["NVIDIA H100 80GB HBM3"]
 
 
 def test_pending_sessions_have_their_position_in_the_queue(

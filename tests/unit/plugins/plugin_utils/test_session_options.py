@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.value_types import TIME_OPTIONS
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import (
     check_unknown_variables,
     parse_options,
@@ -16,6 +17,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options 
 from tests.unit.builders import DEFAULTS, options
 
 SECRET = "hunter2"
+TIME_RULE = "must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h"
 
 
 def test_what_is_not_given_has_the_roles_default() -> None:
@@ -41,6 +43,12 @@ def test_what_is_left_out_is_not_checked() -> None:
     [
         ("cluster_size", " 4 ", 4),
         ("infiniband", "Yes", True),
+        ("max_lifetime", "1d12h", 129600),
+        ("idle_timeout", "90m", 5400),
+        ("pending_timeout", "7d", 604800),
+        ("stop_grace", "2m", 120),
+        ("max_lifetime_limit", " 3600 ", 3600),
+        ("idle_timeout_limit", "12h", 43200),
         ("resources", '{"cpu": 2}', {"cpu": 2}),
         ("designated_agents", "agent1,agent2", ["agent1", "agent2"]),
         ("designated_agents", '["agent1"]', ["agent1"]),
@@ -65,6 +73,10 @@ def test_text_is_read_as_the_type_of_the_option(option: str, raw: Any, taken: An
         ("cluster_size", 1.0, "session_cluster_size: 1.0 must be a whole number."),
         ("cluster_size", "1e2", "session_cluster_size: '1e2' must be a whole number."),
         ("cluster_size", True, "session_cluster_size: True must be a whole number."),
+        *(
+            ("max_lifetime", raw, f"session_max_lifetime: {raw!r} {TIME_RULE}.")
+            for raw in ("7 weeks", "-1h", "1.5", "h", "12x", True, [60])
+        ),
         ("infiniband", "y", "session_infiniband: 'y' must be true or false."),
         ("infiniband", 1.0, "session_infiniband: 1.0 must be true or false."),
         ("resources", "cpu=4", "session_resources: 'cpu=4' must be a mapping."),
@@ -92,6 +104,10 @@ def test_errors_show_no_secret_values(option: str, raw: Any) -> None:
 @pytest.mark.parametrize("option", ["registries", "env", "roles", "command", "bootstrap_script", "apps"])
 def test_what_may_be_secret_is_specified_as_that(option: str) -> None:
     assert specification()[f"session_{option}"]["no_log"] is True
+
+
+def test_each_option_that_is_a_time_is_specified_as_text() -> None:
+    assert {name: specification()[name]["type"] for name in TIME_OPTIONS} == dict.fromkeys(TIME_OPTIONS, "str")
 
 
 def test_everything_is_plain_data() -> None:

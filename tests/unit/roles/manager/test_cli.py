@@ -134,7 +134,86 @@ def test_the_mode_is_shown_from_80_columns_on(capsys: pytest.CaptureFixture[str]
         heading, row, one = capsys.readouterr().out.splitlines()
         assert ("MODE" in heading, "Multi-node · 4" in row) == (shown, shown)
         assert one.split()[6:7] == (["-"] if shown else [])
-    assert "  mode            Multi-node · 4" in list(tables.describe_session(several))
+
+
+WORKS: dict[str, Any] = {
+    "cluster_size": 4,
+    "cluster_mode": "multi-node",
+    "kernels": [{"hostname": f"sub{number}", "agent": f"agent{number % 2}"} for number in range(4)],
+    "resources": {
+        "container": {"cpu": 8, "mem": 64 << 30, "cuda.device": 1},
+        "total": {"cpu": 32, "mem": 256 << 30, "cuda.device": 4},
+    },
+    "gpu_models": ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"],
+    "created_at": time.mktime((2026, 1, 2, 9, 0, 0, 0, 0, -1)),
+    "started_at": time.mktime((2026, 1, 2, 9, 10, 0, 0, 0, -1)),
+}
+NOW = time.mktime((2026, 1, 2, 11, 15, 0, 0, 0, -1))
+
+
+def test_show_says_mode_gpus_memory_since_and_until_when(
+    run: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text.time, "time", lambda: NOW)
+    works = record(1, ALICE, **WORKS, ends_at=NOW + 7500)
+    assert run("show", "train", answers=[done(record=works)]) == 0
+    assert capsys.readouterr().out.splitlines()[:-4] == [
+        "train is RUNNING.",
+        "  It has run for 2h05m, since 09:10.",
+        "  Its time is up in 2h05m, at 13:20.",
+        f"  id              {IDS[1]}",
+        "  user            alice",
+        "  containers      4, multi-node on 2 agents",
+        "  each container  cpu 8, mem 64 GiB, 1 GPU",
+        "  in all          cpu 32, mem 256 GiB, 4 GPUs",
+        "  GPU             A100-SXM4-80GB, H100 80GB HBM3",
+        "  created         09:00, 2h15m ago",
+        "  apps            jupyter",
+    ]
+    assert run("why", "train", answers=[done(record=works)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "train is RUNNING.",
+        "It has run for 2h05m, since 09:10.",
+        "Its time is up in 2h05m, at 13:20.",
+    ]
+    assert run("why", "train", "--json", answers=[done(record=works)]) == 0
+    assert json.loads(capsys.readouterr().out)["ends_at"] == NOW + 7500
+
+
+@pytest.mark.parametrize(
+    ("changed", "shown"),
+    [
+        ({"cluster_size": 1}, "1"),
+        ({"cluster_mode": "single-node", "kernels": WORKS["kernels"][:1]}, "4, single-node on 1 agent"),
+        ({"kernels": []}, "4, multi-node"),
+    ],
+)
+def test_containers_are_shown_with_their_mode(changed: dict[str, Any], shown: str) -> None:
+    lines = list(tables.describe_session(record(1, ALICE, **{**WORKS, **changed})))
+    assert f"  containers      {shown}" in lines
+
+
+def test_history_has_how_long_sessions_ran_and_their_exit_codes(
+    run: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text.time, "time", lambda: NOW)
+    ended = record(1, ALICE, status="TERMINATED", exit_code=0, reason="done", **WORKS, ended_at=NOW - 3600)
+    waits = record(2, ALICE, "later", status="PENDING", created_at=NOW - 60)
+    assert run("list", "--history", answers=[done(sessions=[ended, waits], age=None)]) == 0
+    heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert heading == ["NAME", "STATUS", "SIZE", "CPU/GPU", "AGE", "RAN", "EXIT", "MODE", "GPU", "AGENTS"]
+    assert [row[4:7] for row in rows] == [["2h15m", "1h05m", "0"], ["1m", "-", "-"]]
+    assert run("why", "train", answers=[done(record=ended)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "It ran for 1h05m, until 10:15."
+
+
+def test_the_models_of_gpus_are_in_the_list_from_120_columns_on(capsys: pytest.CaptureFixture[str]) -> None:
+    console = tables.make_console()
+    for width, shown in ((119, False), (120, True), (160, True)):
+        console.width = width
+        tables.session_table(console, [record(1, ALICE, **{**WORKS, "gpu_models": ["NVIDIA L4"]})], everybody=True)
+        heading, row, *rest = capsys.readouterr().out.splitlines()
+        assert ("GPU" in heading.split(), "L4" in row.split(), rest) == (shown, shown, [])
 
 
 def test_following_a_new_session_ends_with_the_code_of_its_command(
@@ -156,7 +235,7 @@ def test_the_list_is_a_table_or_json(run: Command, capsys: pytest.CaptureFixture
     listed = done(sessions=[record(1, ALICE, resources=resources, owner_gone=True)], age=None)
     assert run("list", "--all", answers=[listed]) == 0
     heading, row = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["NAME", "USER", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "MODE", "AGENTS"]
+    assert heading.split() == ["NAME", "USER", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "MODE", "GPU", "AGENTS"]
     assert row.split()[:6] == ["train", "alice", "(gone)", "RUNNING", "1", "4/2"]
     assert run("list", "--json", answers=[listed]) == 0
     assert json.loads(capsys.readouterr().out)[0]["id"] == IDS[1]
@@ -277,7 +356,7 @@ def test_a_session_that_waits_says_for_what_its_place_and_the_next_end(
         ({"pending": {"reason": "x", "shortfall": {}}}, "train waits: place 3."),
         (
             {"pending": {"reason": "x", "shortfall": {"cpu": 1, "mem": 1 << 30}}},
-            "train waits for cpu 1, mem 1g: place 3.",
+            "train waits for cpu 1, mem 1 GiB: place 3.",
         ),
         ({"pending": {"reason": "x"}, "queue_position": None}, "train waits."),
         ({"pending": {"reason": "x", "shortfall": {"cuda.device": 1}}}, "train waits for 1 GPU: place 3."),
@@ -301,6 +380,8 @@ def test_waiting_for_hosts_is_asked_for(run: Command, tmp_path: Path) -> None:
     assert [request["wait_for_hosts"] for request in requests(tmp_path)] == [False, True]
 
 
+FREE = {"cpu": 3, "mem": 7 << 29, "cuda.device": 1}
+TOTAL = {"cpu": 8, "mem": 16 << 30, "cuda.device": 4}
 LIMITS: dict[str, Any] = {
     "images": ["lab/*", "python:*"],
     "folders": [
@@ -319,7 +400,7 @@ LIMITS: dict[str, Any] = {
     "max_waiting": 100,
     "max_containers": 1024,
     "held": {"running": 1, "waiting": 2, "containers": 6, "resources": {"cpu": 4, "mem": (5 << 30) + 7}},
-    "free": [{"resource_group": "default", "free": {"cpu": 3, "mem": 5}, "total": {"cpu": 8, "mem": 16 << 30}}],
+    "free": [{"resource_group": "default", "free": FREE, "total": TOTAL}],
 }
 
 
@@ -346,8 +427,8 @@ def test_limits_are_shown_line_by_line(
         "with each GPU    cpu 8, mem 64g",
         "sessions         1 of 50 run, 2 of 100 wait",
         "containers       6 of 1024",
-        "you hold         cpu 4, mem 5g",
-        "free in default  cpu 3 of 8, mem 5 of 16g",
+        "you hold         cpu 4, mem 5 GiB",
+        "free in default  cpu 3 of 8, mem 3.5 of 16 GiB, gpu 1 of 4",
     ]
     assert run("limits", "--json", answers=[done(**LIMITS)]) == 0
     assert json.loads(capsys.readouterr().out) == LIMITS
@@ -462,17 +543,19 @@ def test_what_is_free_is_a_table(run: Command, capsys: pytest.CaptureFixture[str
         "name": "agent1",
         "resource_group": "default",
         "status": "ready",
-        "total": {"cpu": 8},
-        "free": {"cpu": 6},
+        "total": {"cpu": 8, "mem": 64 << 30, "cuda.device": 8},
+        "free": {"cpu": 6, "mem": 12 << 30, "cuda.device": 3},
         "gpus": [{"slot": "cuda.device", "model": "NVIDIA H100", "memory": 1 << 30, "count": 8}],
     }
     data = {"agents": [agent, {"name": "agent2", "problem": "it does not answer"}], "groups": [GROUP]}
     assert run("agents", answers=[done(agents=data)]) == 0
     out = capsys.readouterr().out
-    assert "6/8" in out
+    heading, row = out.splitlines()[:2]
+    assert heading.split()[3:] == ["CPU", "FREE/ALL", "MEM", "FREE/ALL", "GPU", "FREE/ALL"]
+    assert row.split()[3:] == ["6/8", "12/64", "GiB", "3/8"]
     assert "agent1: 8 × NVIDIA H100" in out
-    assert "default: the largest session that would start now is 6 × (cpu 1, mem 1g), or 4 on one agent" in out
-    assert "default: the largest session that would start now is none of cuda.device 1" in out
+    assert "default: the largest session that would start now is 6 × (cpu 1, mem 1 GiB), or 4 on one agent" in out
+    assert "default: the largest session that would start now is none of 1 GPU" in out
     assert "agent2: it does not answer" in out
 
 

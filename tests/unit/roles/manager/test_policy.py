@@ -25,14 +25,14 @@ mounts:
   home: {source: "/srv/home/{user}", target: /home/work/home}
 uid: own
 gid: 1000
-max_lifetime: 86400
+max_lifetime: 1d
 max_priority: 5
 options: [wait]
 links_by_path: true
 per_gpu: {cpu: 8, mem: 64g}
 default_apps: []
 """
-
+TIME_RULE = "must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h"
 
 SWARM, REMOVED_OPTION = OPTIONS.removed_values["session_network_driver"], OPTIONS.removed["session_facts_max_age"]
 KEPT = "The last valid policy counts until an operator corrects it."
@@ -84,6 +84,14 @@ def test_only_images_have_to_be_named() -> None:
         ("images: []\nuid: 0", "uid must be a whole number from 1 to 2147483647, or own for the user's own."),
         ("images: []\ngid: root", "gid must be a whole number"),
         ("images: []\nuid: true", "uid must be a whole number"),
+        *(
+            (f"images: []\nmax_lifetime: {bad}", f"max_lifetime {TIME_RULE}.")
+            for bad in ("7 weeks", "-1h", "1.5", "h", "12x", "true", "[60]", "")
+        ),
+        (
+            "images: []\nmax_lifetime: 30s",
+            "max_lifetime must be a whole number from 60 to 2147483648, or 0 for no bound.",
+        ),
         (
             "images: []\nmax_lifetime: 5",
             "max_lifetime must be a whole number from 60 to 2147483648, or 0 for no bound.",
@@ -216,7 +224,8 @@ def test_a_copy_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
 def check(path: Path, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
     monkeypatch.setattr(sys, "argv", ["policy", *flags, str(path)])
     specification = REPOSITORY / "roles/session/meta/argument_specs.yml"
-    monkeypatch.setattr(module, "Paths", type("P", (), {"specification": specification}))
+    paths = {"specification": specification, "collections": path.parent}
+    monkeypatch.setattr(module, "Paths", type("P", (), paths))
     return module.main()
 
 

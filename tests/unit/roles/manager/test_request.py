@@ -125,7 +125,7 @@ def test_apps_have_no_links_by_path_unless_the_policy_allows_them() -> None:
     assert build(Policy(("lab/*",), links_by_path=True), apps=apps)["session_apps"] == apps
 
 
-@pytest.mark.parametrize("given", [{}, {"max_lifetime": 0}, {"max_lifetime": " 0 "}], ids=["absent", "0", "text"])
+@pytest.mark.parametrize("given", [{}, {"max_lifetime": 0}, {"max_lifetime": " 0 "}, {"max_lifetime": "0h"}])
 def test_who_asks_for_no_end_has_that_of_the_policy_also_while_the_session_waits(given: dict[str, Any]) -> None:
     built = build(**given)
     assert built["session_max_lifetime"] == 3600
@@ -133,6 +133,16 @@ def test_who_asks_for_no_end_has_that_of_the_policy_also_while_the_session_waits
     assert check_waiting({**SPEC, **spec, "mounts": []}, POLICY, ALICE) == ""
     assert "session_max_lifetime" not in build(Policy(("lab/*",)))
     assert build(max_lifetime=60)["session_max_lifetime"] == 60
+    assert build(max_lifetime="12h")["session_max_lifetime"] == "12h"
+
+
+@pytest.mark.parametrize("bad", ["7 weeks", "-1h", "1.5", "h", "12x", True, [60]])
+def test_a_longest_life_that_is_no_time_is_one_sentence(bad: object) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        build(max_lifetime=bad)
+    assert str(refusal.value) == (
+        f"max_lifetime: {str(bad)!r} must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h."
+    )
 
 
 SCRIPTS = ("bootstrap_script", "command", "stop_command")

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backendai_manager.errors import CommandError, RefusedError
+from backendai_manager.protocol import MAX_SECONDS
 from backendai_manager.user import keys, spec_file, ssh_config, verbs
 from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
 from backendai_manager.user.ssh_config import SshAccess, parse_access
-from backendai_manager.user.text import age, duration, printable, remaining, slots
+from backendai_manager.user.text import age, duration, part, printable, remaining, slot_name, slots
 
 ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
@@ -29,6 +30,7 @@ FOUND = {
     "ssh": {"host": "gw.example.com", "port": 31000},
     "host_keys": {"main1": KEY, "sub1": KEY},
 }
+TIME_RULE = "must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h"
 
 
 def test_flags_are_words_of_a_spec() -> None:
@@ -40,13 +42,27 @@ def test_flags_are_words_of_a_spec() -> None:
         "name": "train",
         "image": "lab/x",
         "cluster_size": 2,
-        "resources": {"cpu": "4", "mem": "8g", "cuda.device": "1", "shmem": "1g"},
+        "resources": {"cpu": "4", "mem": "8g", "cuda.device": 1, "shmem": "1g"},
         "env": {"A": "b", "C": "d=e"},
         "mounts": ["data"],
         "apps": ["jupyter"],
         "stop_grace": "5",
     }
     assert session_options(parse_arguments(["create"])[0]) == {}
+
+
+def test_flags_take_times_with_units() -> None:
+    waits = [parse_arguments(["create", *words])[0].wait for words in ([], ["--wait"], ["--wait", "10m"])]
+    assert waits == [0, MAX_SECONDS, 600]
+    seconds = [parse_arguments(["open", "t", *words])[0].seconds for words in ([], ["--seconds", "12h"])]
+    assert seconds == [3600, 43200]
+    lifetime = parse_arguments(["create", "--set", "max_lifetime=12h"])[0]
+    assert session_options(lifetime) == {"max_lifetime": "12h"}
+
+
+def test_no_gpus_can_be_asked_for_in_place_of_those_of_a_spec() -> None:
+    flags = session_options(parse_arguments(["create", "--gpu", "0"])[0])
+    assert spec_file.merge({"resources": {"cuda.device": 4}}, flags) == {"resources": {"cuda.device": 0}}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +104,15 @@ def test_verbose_is_taken_on_both_sides_of_the_verb(words: list[str]) -> None:
         (["end"], "the following arguments are required: NAME; see backendai end --help."),
         (["end", "a", "b"], "'b' is not a word of end"),
         (["create", "--size", "two"], "argument --size: invalid int value: 'two'; see backendai create --help."),
+        *(
+            (["create", "--gpu", gpus], f"argument --gpu: {gpus!r} must be a whole number, zero or more; a model is ")
+            for gpus in ("H100:4:80g", "-1", "1.5", "", "many")
+        ),
+        *(
+            ([*words, time], f"argument {words[-1]}: {time!r} {TIME_RULE}; see backendai {words[0]} --help.")
+            for words in (["create", "--wait"], ["open", "train", "--seconds"])
+            for time in ("7 weeks", "-1h", "-1", "1.5", "h", "12x", "true")
+        ),
         (["--json"], "the following arguments are required: VERB; see backendai --help."),
         (["list", "--", "x"], "list takes no command behind --."),
     ],
@@ -384,7 +409,15 @@ def test_text_of_others_does_not_control_a_terminal() -> None:
 def test_times_and_amounts_are_short() -> None:
     assert [duration(seconds) for seconds in (5, 65, 7500, 90_000, -1)] == ["5s", "1m", "2h05m", "1d01h", "0s"]
     assert (age(10.0, 15.0), remaining(15.0, 10.0), age(None), remaining(None)) == ("5s", "5s", "-", "-")
-    assert slots({"cpu": 2, "mem": 1 << 30, "shmem": 1500}) == "cpu 2, mem 1g, shmem 1500"
+    several = {"cpu": 2, "mem": 6 << 28, "shmem": 16 << 20, "cuda.device": 2, "cuda.mig-1g.10gb": 1}
+    assert slots(several) == "cpu 2, mem 1.5 GiB, shmem 16 MiB, 2 GPUs, cuda.mig-1g.10gb 1"
+    assert slots({"cuda.device": 1, "mem": 0, "shmem": 204_800 << 30}) == "1 GPU, mem 0 GiB, shmem 204800 GiB"
+    assert [part("mem", some << 20, "/", 64 << 30) for some in (0, 512, 1024)] == [
+        "0/64 GiB",
+        "512 MiB/64 GiB",
+        "1/64 GiB",
+    ]
+    assert (part("cpu", 1, " of ", 8), slot_name("cuda.device"), slot_name("mem")) == ("1 of 8", "gpu", "mem")
 
 
 def test_a_fifo_as_a_key_keeps_nobody_waiting(tmp_path: Path) -> None:

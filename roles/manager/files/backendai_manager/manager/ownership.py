@@ -35,6 +35,7 @@ _SHOWN = (
     "ended_at",
     "ends_at",
     "queue_position",
+    "gpu_models",
 )
 _SHOWN_OF_KERNELS = ("id", "role", "index", "rank", "hostname", "agent", "status")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import RefusedError
-from ..options import PREFIX, Options
+from ..options import PREFIX, Options, parse_time
 from ..policy import NamedFolder, Policy
 from .identity import Caller
 from .request_size import find_excess
@@ -108,9 +108,13 @@ def _bound(problems: list[str], request: dict[str, Any], policy: Policy, options
         problems.append(f"priority: {priority[:20]} is not allowed; it may be 0 to {policy.max_priority}.")
     else:
         request["session_priority"] = int(priority)
-    # So that it has the same bound if it waits.
-    if policy.max_lifetime and str(request.get("session_max_lifetime", 0)).strip() in ("0", ""):
-        request["session_max_lifetime"] = policy.max_lifetime
+    lifetime = request.get("session_max_lifetime", 0)
+    try:
+        # So that it has the same bound if it waits.
+        if not parse_time(lifetime) and policy.max_lifetime:
+            request["session_max_lifetime"] = policy.max_lifetime
+    except ValueError as error:
+        problems.append(f"max_lifetime: {str(lifetime)[:40]!r} {error}.")
 
 
 def _outside(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..errors import RefusedError
+from ..options import parse_time
 from ..protocol import MAX_SECONDS
 from .spec_file import parse_assignments
 
@@ -35,6 +37,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "allow_abbrev": False})
+        # Such as -1h: the value of a flag, which judges it, and no flag itself.
+        self._negative_number_matcher = re.compile(r"-\d")
         self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="show each step")
 
     def error(self, message: str) -> NoReturn:
@@ -79,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     opening = verbs.add_parser("open", help="print a link to an app, with a fresh token")
     opening.add_argument("session", metavar="NAME")
     opening.add_argument("app", metavar="APP", nargs="?", default="")
-    opening.add_argument("--seconds", type=int, default=3600, help="how long the link is valid (3600)")
+    opening.add_argument("--seconds", type=_seconds, default=3600, help="how long the link is valid, such as 12h (1h)")
     _add_json(opening)
 
     end = verbs.add_parser("end", help="end a session, or cancel one that waits")
@@ -96,6 +100,25 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _seconds(text: str) -> int:
+    return _judge(parse_time, text)
+
+
+def _gpus(text: str) -> int:
+    # In the collection, which is found once the program has started.
+    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_count
+
+    return _judge(parse_count, text, """; a model is asked for with --set gpu='{"model": "H100", "memory": "80g"}'""")
+
+
+def _judge(parse: Callable[[object], int], text: str, more: str = "") -> int:
+    """Return what ``parse`` reads in the value of a flag."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} {error}{more}") from None
+
+
 def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="for programs")
 
@@ -106,8 +129,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image")
     parser.add_argument("--size", type=int, help="the number of containers")
     parser.add_argument("--multi-node", action="store_true", help="let them run on several agents")
-    for name, text in (("cpu", "cores"), ("mem", "memory, such as 8g"), ("gpu", "NVIDIA GPUs")):
+    for name, text in (("cpu", "cores"), ("mem", "memory, such as 8g")):
         parser.add_argument(f"--{name}", help=f"{text} of each container")
+    parser.add_argument("--gpu", type=_gpus, help="NVIDIA GPUs of each container")
     parser.add_argument(
         "--slot", action="append", default=[], metavar="SLOT=N", help="another resource of each container"
     )
@@ -119,7 +143,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="WORD=VALUE", help="any other word of a spec")
     parser.add_argument("--key", action="append", default=[], metavar="FILE", help="a public key that may log in, too")
     parser.add_argument(
-        "--wait", type=int, nargs="?", const=MAX_SECONDS, default=0, metavar="SECONDS", help="until it runs"
+        "--wait", type=_seconds, nargs="?", const=MAX_SECONDS, default=0, metavar="TIME", help="until it runs, or 10m"
     )
     parser.add_argument(
         "--wait-for-hosts", action="store_true", help="wait, too, for agents with more room than there are"

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import BYTES, age, amount, clock, duration, printable, remaining, slots
+from .text import age, clock, duration, part, printable, remaining, slot_name, slots
 
-NARROW, MIDDLE, WIDE = 60, 80, 100
+NARROW, MIDDLE, WIDE, WIDEST = 60, 80, 100, 120
 _PIPE_WIDTH = 10_000
 
 
@@ -37,15 +37,20 @@ def render_table(console: Console, headings: Sequence[str], rows: Sequence[Seque
     console.print(table)
 
 
-def session_table(console: Console, records: Sequence[Mapping[str, Any]], *, everybody: bool) -> None:
-    """Show sessions; a narrow terminal has room for the first columns only."""
+def session_table(
+    console: Console, records: Sequence[Mapping[str, Any]], *, everybody: bool, history: bool = False
+) -> None:
+    """Show sessions; a narrow terminal has room for the first columns only.
+
+    With ``history``, how long they ran and their exit codes take the place of when they end.
+    """
     headings = ["NAME", *(["USER"] if everybody else []), "STATUS", "SIZE"]
     if console.width >= NARROW:
-        headings += ["CPU/GPU", "AGE", "ENDS"]
+        headings += ["CPU/GPU", "AGE", *(["RAN", "EXIT"] if history else ["ENDS"])]
     if console.width >= MIDDLE:
         headings += ["MODE"]
     if console.width >= WIDE:
-        headings += ["AGENTS"]
+        headings += [*(["GPU"] if console.width >= WIDEST else []), "AGENTS"]
     cells = [_cells(record) for record in records]
     render_table(console, headings, [[row[heading] for heading in headings] for row in cells])
 
@@ -64,7 +69,10 @@ def _cells(record: Mapping[str, Any]) -> dict[str, str]:
         "CPU/GPU": f"{total.get('cpu', 0)}/{accelerators}",
         "AGE": age(record.get("created_at")),
         "ENDS": remaining(record.get("ends_at")),
+        "RAN": age(record.get("started_at"), record.get("ended_at")),
+        "EXIT": "-" if record.get("exit_code") is None else str(record["exit_code"]),
         "MODE": _mode(record) or "-",
+        "GPU": _models(record) or "-",
         "AGENTS": ",".join(agents) or "-",
     }
 
@@ -73,6 +81,19 @@ def _mode(record: Mapping[str, Any]) -> str:
     """Return the mode of a session, and the number of its containers; empty if it has one."""
     size = record.get("cluster_size") or 1
     return f"{str(record.get('cluster_mode') or '-').capitalize()} · {size}" if size > 1 else ""
+
+
+def _containers(record: Mapping[str, Any]) -> str:
+    """Return how many containers a session has, and where they are."""
+    size, agents = record.get("cluster_size") or 0, {kernel.get("agent") for kernel in record.get("kernels") or ()}
+    if size < 2:
+        return str(size or "")
+    where = f" on {len(agents)} agent{'' if len(agents) == 1 else 's'}" if agents else ""
+    return f"{size}, {record.get('cluster_mode')}{where}"
+
+
+def _models(record: Mapping[str, Any]) -> str:
+    return ", ".join(str(model).removeprefix("NVIDIA ") for model in record.get("gpu_models") or ())
 
 
 def _owner(record: Mapping[str, Any]) -> str:
@@ -84,19 +105,19 @@ def _owner(record: Mapping[str, Any]) -> str:
 
 def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of ``show``."""
-    yield f"{record.get('name')}: {record.get('status')}"
+    yield f"{record.get('name')} is {record.get('status')}."
     yield from (f"  {line}" for line in explain(record))
-    resources = record.get("resources") or {}
+    resources, created = record.get("resources") or {}, record.get("created_at")
     facts = {
         "id": record.get("id"),
         "user": _owner(record),
         "image": record.get("image"),
-        "mode": _mode(record),
+        "containers": _containers(record),
         "each container": slots(resources.get("container") or {}),
         "in all": slots(resources.get("total") or {}),
+        "GPU": _models(record),
         "resource group": record.get("resource_group"),
-        "age": age(record.get("created_at")) if record.get("created_at") else None,
-        "ends in": remaining(record.get("ends_at")) if record.get("ends_at") else None,
+        "created": f"{clock(created)}, {age(created)} ago" if created else "",
         "apps": ", ".join(str(app.get("name")) for app in record.get("apps") or ()),
     }
     yield from (f"  {name:<16}{value}" for name, value in facts.items() if value)
@@ -116,11 +137,12 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"It lacks {lacking}." for lacking in [_shortfall(pending.get("shortfall"))] if lacking)
         yield from _prospects(pending)
     elif status == "RUNNING":
-        yield "It runs."
+        yield from _life(record)
         yield from _storage(record.get("closed_storage"))
     elif status == "DEGRADED":
         yield f"A part of it does not work: {record.get('error') or 'a container has failed'}"
         yield f"backendai repair {name} repairs it."
+        yield from _life(record)
         yield from _storage(record.get("closed_storage"))
     elif status == "CREATING":
         yield "It is being created, or a run that did was interrupted; the timer's next run decides."
@@ -128,6 +150,20 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"It has ended: {record.get('reason') or record.get('error') or 'no reason is known'}"
         if record.get("exit_code") is not None:
             yield f"Its command ended with {record['exit_code']}; backendai logs {name} shows what it printed."
+        yield from _life(record)
+
+
+def _life(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield since when a session has run and when its time is up, or how long it ran, as far as that is known."""
+    since, ended, ends = (record.get(name) for name in ("started_at", "ended_at", "ends_at"))
+    if since and ended:
+        yield f"It ran for {duration(ended - since)}, until {clock(ended)}."
+    elif since:
+        yield f"It has run for {age(since)}, since {clock(since)}."
+    elif record.get("status") == "RUNNING":
+        yield "It runs."
+    if ends:
+        yield f"Its time is up in {remaining(ends)}, at {clock(ends)}."
 
 
 def _storage(services: Any) -> Iterator[str]:
@@ -164,11 +200,7 @@ def _prospects(pending: Mapping[str, Any]) -> Iterator[str]:
 def _shortfall(shortfall: Any) -> str:
     """Return what a session that waits lacks."""
     amounts = shortfall if isinstance(shortfall, Mapping) else {}
-    return ", ".join(
-        f"{value} GPU{'' if value == 1 else 's'}" if slot == "cuda.device" else f"{slot} {amount(str(slot), value)}"
-        for slot, value in amounts.items()
-        if isinstance(value, int)
-    )
+    return slots({str(slot): value for slot, value in amounts.items() if isinstance(value, int)})
 
 
 def show_logs(console: Console, report: Mapping[str, Any]) -> None:
@@ -202,7 +234,8 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
         ]
         for agent in agents
     ]
-    render_table(console, ["AGENT", "GROUP", "STATUS", *(f"{slot.upper()} FREE/ALL" for slot in names)], rows)
+    headings = [f"{slot_name(slot).upper()} FREE/ALL" for slot in names]
+    render_table(console, ["AGENT", "GROUP", "STATUS", *headings], rows)
     for agent in agents:
         gpus = ", ".join(f"{kind.get('count')} × {kind.get('model')}" for kind in agent.get("gpus") or ())
         if gpus:
@@ -219,7 +252,7 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
 
 def _free_of_total(agent: Mapping[str, Any], slot: str) -> str:
     free, total = ((agent.get(side) or {}).get(slot) for side in ("free", "total"))
-    return "-" if total is None else f"{amount(slot, free or 0)}/{amount(slot, total)}"
+    return "-" if total is None else part(slot, free or 0, "/", total)
 
 
 def show_limits(console: Console, data: Mapping[str, Any]) -> None:
@@ -248,7 +281,7 @@ def show_limits(console: Console, data: Mapping[str, Any]) -> None:
             [f"{held['running']} of {data['max_sessions']} run, {held['waiting']} of {data['max_waiting']} wait"],
         ),
         ("containers", [f"{held['containers']} of {data['max_containers']}"]),
-        ("you hold", [slots(_whole(held["resources"])) or "nothing"]),
+        ("you hold", [slots(held["resources"]) or "nothing"]),
         *((f"free in {group['resource_group']}", [_free(group)]) for group in data["free"] or ()),
         *([("free", ["not known: the agents could not be listed"])] if data["free"] is None else []),
     ]
@@ -262,10 +295,5 @@ def show_limits(console: Console, data: Mapping[str, Any]) -> None:
 
 
 def _free(group: Mapping[str, Any]) -> str:
-    free, total = (_whole(group[side]) for side in ("free", "total"))
-    return ", ".join(f"{slot} {amount(slot, free.get(slot, 0))} of {amount(slot, total[slot])}" for slot in total)
-
-
-def _whole(values: Mapping[str, int]) -> dict[str, int]:
-    """Return amounts with memory in whole GiB, unless it is less than one."""
-    return {slot: value >> 30 << 30 if slot in BYTES and value >> 30 else value for slot, value in values.items()}
+    free, total = group["free"], group["total"]
+    return ", ".join(f"{slot_name(slot)} {part(slot, free.get(slot, 0), ' of ', total[slot])}" for slot in total)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-_FACTORS = {"t": 1 << 40, "g": 1 << 30, "m": 1 << 20, "k": 1 << 10}
-BYTES = ("mem", "shmem")
+_MIB, _GIB = 1 << 20, 1 << 30
+_BYTES = ("mem", "shmem")
+_GPU = "cuda.device"
 
 
 def printable(text: str) -> str:
@@ -46,14 +47,26 @@ def clock(moment: float) -> str:
 
 
 def amount(slot: str, value: int) -> str:
-    """Return an amount of a slot, memory in its largest exact unit."""
-    if slot in BYTES:
-        for unit, factor in _FACTORS.items():
-            if value and value % factor == 0:
-                return f"{value // factor}{unit}"
-    return str(value)
+    """Return an amount of a slot, memory in GiB, or in MiB if it is less than one."""
+    if slot not in _BYTES:
+        return str(value)
+    factor, unit = (_MIB, "MiB") if 0 < value < _GIB else (_GIB, "GiB")
+    return f"{round(value / factor, 2):.10g} {unit}"
 
 
 def slots(values: Mapping[str, int]) -> str:
-    """Return slots as one phrase."""
-    return ", ".join(f"{name} {amount(name, value)}" for name, value in values.items())
+    """Return slots as one phrase, such as ``cpu 4, mem 8 GiB, 2 GPUs``."""
+    return ", ".join(
+        f"{value} GPU{'' if value == 1 else 's'}" if slot == _GPU else f"{slot} {amount(slot, value)}"
+        for slot, value in values.items()
+    )
+
+
+def part(slot: str, some: int, of: str, total: int) -> str:
+    """Return a part of an amount, such as ``12/64 GiB`` if ``of`` is a slash."""
+    return f"{amount(slot, some)}{of}{amount(slot, total)}".replace(f" GiB{of}", of)
+
+
+def slot_name(slot: str) -> str:
+    """Return the name of a slot as in the flags of ``create``."""
+    return "gpu" if slot == _GPU else slot

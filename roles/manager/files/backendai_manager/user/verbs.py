@@ -120,21 +120,21 @@ def list_sessions(invocation: Invocation) -> int:
         elif options.names:
             invocation.say(*(str(record.get("name")) for record in result.data["sessions"]))
         else:
-            _show_list(result.data, everybody=options.all, clear=options.watch)
+            _show_list(result.data, options)
         if not options.watch:
             return 0
         sys.stdout.flush()
         time.sleep(WATCH_SECONDS)
 
 
-def _show_list(data: Mapping[str, Any], *, everybody: bool, clear: bool) -> None:
-    console = tables.make_console()
-    if clear and console.is_terminal:
+def _show_list(data: Mapping[str, Any], options: argparse.Namespace) -> None:
+    console, everybody = tables.make_console(), options.all
+    if options.watch and console.is_terminal:
         console.clear()
     if data["age"] is not None:
         tables.make_console(stderr=True).out(f"As seen {duration(data['age'])} ago.")
     if data["sessions"]:
-        tables.session_table(console, data["sessions"], everybody=everybody)
+        tables.session_table(console, data["sessions"], everybody=everybody, history=options.history)
     else:
         console.out("There are no sessions." if everybody else "You have no sessions; backendai create starts one.")
 
@@ -153,7 +153,10 @@ def why(invocation: Invocation) -> int:
     """Say why a session waits, is degraded, or has ended."""
     record = invocation.ask("show", session=invocation.options.session).data["record"]
     if invocation.options.json:
-        fields = ("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position", "closed_storage")
+        fields = (
+            *("id", "name", "status", "pending", "error", "reason", "exit_code", "queue_position", "closed_storage"),
+            *("started_at", "ended_at", "ends_at"),
+        )
         invocation.print_json({name: record.get(name) for name in fields})
     else:
         invocation.say(f"{record.get('name')} is {record.get('status')}.", *tables.explain(record))

@@ -13,6 +13,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity 
     format_slots,
     parse_bytes,
     parse_count,
+    parse_seconds,
     parse_slot,
 )
 
@@ -47,6 +48,52 @@ def test_bytes_are_parsed_with_units(written: object, amount: int) -> None:
 def test_invalid_bytes_are_rejected(written: object) -> None:
     with pytest.raises(ValueError, match=r"^must be bytes, such as 1g, 512m or 1073741824$"):
         parse_bytes(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        (0, 0),
+        (3600, 3600),
+        (" 3600 ", 3600),
+        ("30s", 30),
+        ("90m", 5400),
+        ("12h", 43200),
+        ("7d", 604800),
+        ("1d12h", 129600),
+        ("1h0m5s", 3605),
+        ("0h", 0),
+    ],
+)
+def test_times_are_parsed_with_units(written: object, seconds: int) -> None:
+    assert parse_seconds(written) == seconds
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "7 weeks",
+        "-1h",
+        -1,
+        1.5,
+        "1.5",
+        "1.5h",
+        "h",
+        "12x",
+        "12h1d",
+        "1d12",
+        "1h1h",
+        "1 h",
+        True,
+        None,
+        [1],
+        "9" * 19,
+    ],
+)
+def test_what_is_no_time_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match=r"^must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h$"):
+        parse_seconds(written)
 
 
 @pytest.mark.parametrize(("written", "count"), [(0, 0), (4, 4), ("4", 4), (" 4 ", 4), (4.0, 4), ("4.0", 4)])

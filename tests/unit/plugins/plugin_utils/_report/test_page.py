@@ -69,6 +69,8 @@ def test_slots_of_any_name_are_shown() -> None:
     record = session_record(plan(), "RUNNING", ALL_RUN)
     resources = {"container": {"{x}": 1}, "total": {"{x}": 4}}
     assert session_of({**record, "resources": resources})["total"] == "4\u00a0{x}"
+    large = {"container": {}, "total": {"mem": 20_481 << 29}}
+    assert session_of({**record, "resources": large})["total"] == "10240.5\u00a0GiB"
 
 
 def test_one_container_is_neither_single_node_nor_multi_node() -> None:

@@ -18,6 +18,7 @@ from tests.unit.builders import options, refusal
 VNI_RULE = "must be a range within 1-16777215, such as 4096-16777215"
 PORT_RULE = "must be a range within 1024-65535, such as 30000-32767"
 PUBLISHED_RULE = "must be a range within 1024-65535, such as 30000-31000"
+TIME_RULE = "must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h"
 POOL_RULE = "must be an IPv4 network such as 10.128.0.0/9"
 
 
@@ -69,6 +70,9 @@ def test_the_defaults_of_the_role_are_taken() -> None:
     ("option", "value", "taken"),
     [
         ("claim_ttl", "86400", 86400),
+        ("claim_ttl", "20m", 1200),
+        ("agent_lost_after", "10m", 600),
+        ("token_ttl", "12h", 43200),
         ("claim_attempts", "100", 100),
         ("queue_policy", "drf", "drf"),
         ("queue_patience", "0", 0),
@@ -89,7 +93,7 @@ def test_text_is_coerced_to_the_type_of_the_option(option: str, value: Any, take
     ("changes", "sentence"),
     [
         ({"claim_ttl": 0}, "session_claim_ttl: 0 must be a whole number from 1 to 86400."),
-        ({"claim_ttl": "soon"}, "session_claim_ttl: 'soon' must be a whole number."),
+        ({"claim_ttl": "soon"}, f"session_claim_ttl: 'soon' {TIME_RULE}."),
         ({"claim_attempts": 0}, "session_claim_attempts: 0 must be a whole number from 1 to 100."),
         ({"queue_policy": "fair"}, "value of session_queue_policy must be one of: fifo, lifo, drf, got: fair."),
         ({"queue_policy": None}, "session_queue_policy is required."),
@@ -101,6 +105,8 @@ def test_text_is_coerced_to_the_type_of_the_option(option: str, value: Any, take
         ({"kernel": ["sub1"]}, "session_kernel: ['sub1'] must be a line of text."),
         ({"logs_lines": 0}, "session_logs_lines: 0 must be a whole number from 1 to 100000."),
         ({"logs_lines": "all"}, "session_logs_lines: 'all' must be a whole number."),
+        ({"token_ttl": "59s"}, "session_token_ttl: 59 must be a whole number from 60 to 2592000."),
+        ({"agent_lost_after": 1.5}, f"session_agent_lost_after: 1.5 {TIME_RULE}."),
         ({"token_ttl": 59}, "session_token_ttl: 59 must be a whole number from 60 to 2592000."),
         ({"token_ttl": 2592001}, "session_token_ttl: 2592001 must be a whole number from 60 to 2592000."),
     ],

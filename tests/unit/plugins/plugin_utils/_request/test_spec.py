@@ -32,6 +32,7 @@ from tests.unit.builders import DEFAULTS, GIB, IMAGE, SESSION_ID, options, refus
 NAME_RULE = "must have 2 to 64 characters of a-z, 0-9 and -, and neither begin nor end with -"
 BYTES_RULE = "must be bytes, such as 1g, 512m or 1073741824"
 ID_RULE = "must be the id of a session, such as 5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+TIME_RULE = "must be whole seconds, or a time such as 30s, 90m, 12h, 7d or 1d12h"
 COUNT_RULE = "must be a whole number, zero or more"
 OPTIONS = ", ".join(specification())
 TOPOLOGY_RULE = "must be pack, spread or within LEVEL, such as within leaf"
@@ -232,7 +233,7 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
                 " and replace containers."
             ),
         ),
-        ({"pending_timeout": -1}, "session_pending_timeout: -1 must be a whole number from 0 to 2147483648."),
+        ({"pending_timeout": -1}, f"session_pending_timeout: -1 {TIME_RULE}."),
         ({"priority": 101}, "session_priority: 101 must be a whole number from 0 to 100."),
         # Resources.
         ({"resources": "4"}, "session_resources: '4' must be a mapping."),
