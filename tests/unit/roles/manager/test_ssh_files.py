@@ -338,7 +338,7 @@ def test_a_login_asks_for_an_address_only_if_none_is_known(home: Path, became: l
     assert log_in(home, f"ssh {IDS[1]} main1") == []
     config = str(home / ".ssh/backendai_config")
     assert became == [
-        ["ssh", "-F", config, "--", "train", "ls", "-l"],
+        ["ssh", "-F", config, "--", "train", "ls -l"],
         ["ssh", "-F", config, "--", "train"],
         ["ssh", "-F", config, "--", "train"],
     ]
@@ -429,12 +429,12 @@ def test_the_host_key_says_whether_a_session_is_at_its_address(tmp_path: Path, g
 def taker(monkeypatch: pytest.MonkeyPatch) -> socket.socket:
     """The side of ssh of the socket that is the standard output of what it starts."""
     ours, theirs = socket.socketpair()
+    ours.settimeout(20)
+    ours_status = os.fstat(ours.fileno())
     descriptor = os.dup
     monkeypatch.setattr(verbs.os, "dup", lambda number: theirs.detach() if number == 1 else descriptor(number))
     status = os.fstat
     monkeypatch.setattr(verbs.os, "fstat", lambda number: ours_status if number == 1 else status(number))
-    ours_status = status(ours.fileno())
-    ours.settimeout(20)
     return ours
 
 

@@ -242,21 +242,25 @@ ACCESS = parse_access(FOUND)
 
 
 @pytest.mark.parametrize(
-    ("host", "words", "end"),
+    ("host", "words", "terminal", "end"),
     [
-        ("", [], ["train"]),
-        ("main1", ["ls", "-l"], ["train", "ls", "-l"]),
-        ("sub1", ["echo", "'a b'"], ["sub1.train", "echo", "'a b'"]),
+        ("", [], False, ["--", "train"]),
+        ("", [], True, ["-t", "--", "train"]),
+        ("main1", ["ls", "-l"], True, ["--", "train", "ls -l"]),
+        ("sub1", [], True, ["-t", "--", "train", "exec ssh -t sub1"]),
+        ("sub1", ["echo", "'a b'"], False, ["--", "train", "exec ssh sub1 'echo '\"'\"'a b'\"'\"''"]),
     ],
 )
-def test_ssh_uses_the_configuration_that_is_written(host: str, words: list[str], end: list[str]) -> None:
-    command = ssh_config.ssh_command(ACCESS, Path("/x"), host, words)
-    assert command == ["ssh", "-F", "/x/backendai_config", "--", *end]
+def test_a_login_is_by_the_configuration_and_others_are_reached_from_main1(
+    host: str, words: list[str], terminal: bool, end: list[str]
+) -> None:
+    command = ssh_config.ssh_command(ACCESS, Path("/x"), host, words, terminal=terminal)
+    assert command == ["ssh", "-F", "/x/backendai_config", *end]
 
 
 def test_a_container_that_is_not_there_is_a_sentence() -> None:
     with pytest.raises(CommandError, match="train has no container sub9; it has main1, sub1"):
-        ssh_config.ssh_command(ACCESS, Path("/x"), "sub9", [])
+        ssh_config.ssh_command(ACCESS, Path("/x"), "sub9", [], terminal=False)
 
 
 EVIL = "x\n  ProxyCommand touch /evil"

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,18 @@ def parse_session(data: Mapping[str, Any]) -> SshAccess:
     return SshAccess(session_id, name, host, port, {str(hostname): str(key) for hostname, key in keys.items()})
 
 
-def ssh_command(access: SshAccess, folder: Path, host: str, command: Sequence[str]) -> list[str]:
-    """Return the command that logs in to a container by the configuration that is written."""
+def ssh_command(access: SshAccess, folder: Path, host: str, command: Sequence[str], *, terminal: bool) -> list[str]:
+    """Return the command that logs in to a container: to main1, and from there to the others."""
     if host and host not in access.host_keys:
         raise CommandError(f"{access.name} has no container {host}; it has {', '.join(access.host_keys)}.")
-    target = access.name if host in ("", MAIN) else f"{host}.{access.name}"
-    return ["ssh", "-F", str(folder / CONFIG_NAME), "--", target, *command]
+    words, remote = ["ssh", "-F", str(folder / CONFIG_NAME)], " ".join(command)
+    if host and host != MAIN:
+        # In main1, names, ports, keys and known hosts of the session are there already.
+        inner = ["exec", "ssh", *(["-t"] if terminal and not command else []), host]
+        remote = " ".join([*inner, *([shlex.quote(remote)] if remote else [])])
+    if terminal and not command:
+        words.append("-t")
+    return [*words, "--", access.name, *([remote] if remote else [])]
 
 
 def render_config(accesses: Sequence[SshAccess], folder: Path, *, unwanted: bool = False) -> str:

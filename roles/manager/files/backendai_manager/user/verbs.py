@@ -218,7 +218,9 @@ def logs(invocation: Invocation) -> int:
 def ssh(invocation: Invocation) -> int:
     """Become ssh, to a container of a session."""
     access = invocation.ssh.find(invocation.options.session) or _ask_access(invocation)
-    command = ssh_config.ssh_command(access, invocation.ssh.folder, invocation.options.host, invocation.command)
+    command = ssh_config.ssh_command(
+        access, invocation.ssh.folder, invocation.options.host, invocation.command, terminal=sys.stdin.isatty()
+    )
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
