@@ -266,11 +266,15 @@ def make_own(path: Path, kind: str) -> None:
         (target if kind == "link" else path).write_text("Host x\n")
         if kind == "link":
             path.symlink_to(target)
+        if kind == "hard link":
+            target.hardlink_to(path)
         if kind == "read-only":
             path.chmod(0o400)
 
 
-@pytest.mark.parametrize("kind", ["folder", "fifo", "dangling link", "link", "read-only", "another user's"])
+@pytest.mark.parametrize(
+    "kind", ["folder", "fifo", "dangling link", "link", "hard link", "read-only", "another user's"]
+)
 def test_what_is_not_to_be_replaced_is_left_and_the_line_is_said(
     home: Path,
     capsys: pytest.CaptureFixture[str],

@@ -68,7 +68,8 @@ class SshFiles:
         if ssh_config.includes(_read(path)) or UNWANTED in _read(self.config):
             return ""
         status = path.lstat()
-        own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & stat.S_IWUSR
+        own = stat.S_ISREG(status.st_mode) and (status.st_uid, status.st_nlink) == (os.geteuid(), 1)
+        own = own and bool(status.st_mode & stat.S_IWUSR)
         if confirm and own and confirm(f"Begin {path} with {INCLUDE}, so that ssh knows sessions by their names?"):
             _write(path, line + path.read_bytes(), stat.S_IMODE(status.st_mode))
             return ""
