@@ -27,6 +27,7 @@ def hers() -> Iterator[dict[str, Any]]:
     run_on_all("rm -r /srv/home /srv/data")
     assert ended.code == 0, ended
     assert containers(NAME) == {}
+    assert NAME not in shell("alice", "cat .ssh/backendai_config").output
 
 
 def test_a_user_creates_lists_and_enters_a_session_by_one_command(hers: dict[str, Any]) -> None:
@@ -38,6 +39,8 @@ def test_a_user_creates_lists_and_enters_a_session_by_one_command(hers: dict[str
     assert row[1:4] == ["RUNNING", "2", "2/0"]
     hosts = [backendai("alice", "ssh", NAME, *host, "--", "hostname").output for host in ([], ["sub1"])]
     assert hosts == ["main1", "sub1"]
+    by_name = [shell("alice", f"ssh {host} hostname") for host in (NAME, f"sub1.{NAME}")]
+    assert [answer.output for answer in by_name] == ["main1", "sub1"], by_name
     assert hers["user"] in backendai("alice", "show", NAME).output
 
 

@@ -148,6 +148,8 @@ def test_who_has_enough_gets_no_more_and_others_do(sessions: Sessions) -> None:
     too_large = ("--cpu", "64", "--image", PYTHON, "--mem", "128m", "--wait-for-hosts")
     waits = backendai("alice", "create", "--name", f"{sessions.name}-w", *too_large)
     assert (waits.code, "waits" in waits.output + waits.errors) == (0, True), waits
+    early = shell("alice", f"ssh {sessions.name}-w true")
+    assert (early.code, f"{sessions.name}-w is PENDING; it can be entered once it runs." in early.errors) == (255, True)
     second = backendai("alice", "create", "--name", f"{sessions.name}-x", *too_large)
     assert second.code != 0
     assert "max_waiting: alice has 1 of 1 sessions that wait; end one, or wait until one starts." in second.errors
@@ -315,12 +317,18 @@ def test_the_key_of_a_token_is_admitted(sessions: Sessions) -> None:
 
 def test_ssh_scp_sftp_and_forwarded_ports_use_the_configuration_that_is_written(sessions: Sessions) -> None:
     record = create("alice", sessions.name, "--size", "2")
+    name = sessions.name
+    copied = shell("alice", f"echo hello > file; scp file {name}:file && ssh {name} cat file")
+    assert (copied.code, copied.output) == (0, "hello"), copied
+    assert shell("alice", "head -n 1 .ssh/config").output == "Include backendai_config"
+    # An address that has changed is asked for.
+    stale = shell("alice", f'sed -i \'s/"port": [0-9]*/"port": 1/\' .ssh/backendai_config; ssh {name} hostname')
+    assert (stale.code, stale.output) == (0, "main1"), stale
+    assert '"port": 1,' not in shell("alice", "cat .ssh/backendai_config").output
+    link = backendai("alice", "code", name).output
+    assert link.startswith("vscode://vscode-remote/ssh-remote+work@"), link
     assert backendai("alice", "ssh-config").code == 0
     config = "-F .ssh/backendai_config"
-    copied = shell(
-        "alice", f"echo hello > file; scp {config} file {sessions.name}:file && ssh {config} {sessions.name} cat file"
-    )
-    assert (copied.code, copied.output) == (0, "hello"), copied
     jumped = shell("alice", f"ssh {config} sub1.{sessions.name} hostname")
     assert (jumped.code, jumped.output) == (0, "sub1"), jumped
     sent = shell("alice", f"echo put file sent | sftp -b - {config} sub1.{sessions.name}")
@@ -338,3 +346,4 @@ def test_ssh_scp_sftp_and_forwarded_ports_use_the_configuration_that_is_written(
     assert shell("alice", f"{known}; ssh {config} {sessions.name} hostname").code == 255
     assert run_in(main, "cat", "/home/work/file") == "hello\n"
     backendai("alice", "end", sessions.name)
+    assert record["id"] not in shell("alice", "cat .ssh/backendai_config .ssh/backendai_known_hosts").output

@@ -15,6 +15,7 @@ from .errors import CommandError
 from .paths import Paths
 from .user.arguments import SHORT_HELP, parse_arguments
 from .user.service import Service
+from .user.ssh_files import SshFiles
 
 
 def main() -> int:
@@ -34,7 +35,7 @@ def run(words: Sequence[str], paths: Paths, home: Path, service: Service | None 
         # rich takes a tenth of a second, which --help does not need.
         from .user.verbs import VERBS, Invocation
 
-        invocation = Invocation(options, command, paths, home / ".ssh", service or Service(paths))
+        invocation = Invocation(options, command, paths, SshFiles(home / ".ssh"), service or Service(paths))
         return VERBS[options.verb](invocation)
     except CommandError as error:
         _complain(str(error))

@@ -73,10 +73,6 @@ def _session(value: Any) -> str:
     raise ValueError("must be the name or the id of a session: 2 to 64 characters of a-z, 0-9 and -")
 
 
-def _any_session(value: Any) -> str:
-    return "" if value == "" else _session(value)
-
-
 def _host(value: Any) -> str:
     if isinstance(value, str) and _HOST.fullmatch(value):
         return value
@@ -122,8 +118,7 @@ VERBS: Mapping[str, Mapping[str, _Field]] = {
         "lines": _Field(_number(1, 100_000), 100),
         "follow": _Field(_flag, False),
     },
-    # Without a session, those of the user.
-    "access": {"session": _Field(_any_session, "")},
+    "access": _ONE,
     "token": {**_ONE, "seconds": _Field(_number(60, MAX_SECONDS), 3600)},
     "end": {**_ONE, "force": _Field(_flag, False), "confirmed": _Field(_flag, True)},
     "repair": {**_ONE, "fresh_home": _Field(_flag, False)},

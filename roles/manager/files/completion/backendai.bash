@@ -2,7 +2,7 @@
 
 _backendai() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} verb='' index
-    local verbs='create list show why logs ssh ssh-config open end repair agents limits schema template'
+    local verbs='create list show why logs ssh ssh-config code connect open end repair agents limits schema template'
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         [[ ${COMP_WORDS[index]} == -* ]] || { verb=${COMP_WORDS[index]}; break; }
@@ -21,7 +21,7 @@ _backendai() {
             [[ $previous == --* ]] && return
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             ;;
-        show | why | logs | ssh | open | end | repair)
+        show | why | logs | ssh | code | open | end | repair)
             [[ $previous == "$verb" ]] || return
             # As the manager's timer has seen them: at once.
             mapfile -t COMPREPLY < <(compgen -W "$(backendai list --cached --names 2>/dev/null)" -- "$word")

@@ -22,8 +22,6 @@ from backendai_manager.user.service import Service
 from tests.unit.builders import REPOSITORY
 from tests.unit.roles.manager.manager_host import ALICE, IDS, ManagerHost, record
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
-
 Command = Callable[..., int]
 
 
@@ -84,7 +82,7 @@ def test_creating_sends_the_spec_the_flags_and_the_keys(
     assert options["authorized_keys"][0].startswith("ssh-ed25519 ")
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0] == "train is RUNNING."
-    assert shown.err == "2 × 1 = 2\n"
+    assert shown.err.splitlines()[0] == "2 × 1 = 2"
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("failed", 1), ("refused", 2), ("pending", 3)])
@@ -227,7 +225,7 @@ def test_following_a_new_session_ends_with_the_code_of_its_command(
     assert requests(tmp_path)[1]["session"] == IDS[1]
     shown = capsys.readouterr()
     assert "main1: step 1" in shown.out
-    assert shown.err == "backendai: its command has ended with 3.\n"
+    assert shown.err.endswith("\nbackendai: its command has ended with 3.\n")
 
 
 def test_the_list_is_a_table_or_json(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -471,38 +469,6 @@ def test_logs_are_shown_although_one_agent_does_not_answer(run: Command, capsys:
     assert "a\\x1b[2J" in shown.out
     assert "== main1, app x ==" in shown.out
     assert shown.err == "backendai: not all logs could be read\n"
-
-
-ACCESS = {"id": IDS[1], "name": "train", "ssh": {"host": "gw", "port": 31000}, "host_keys": {"main1": KEY}}
-
-
-def test_ssh_becomes_ssh(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    became: list[list[str]] = []
-
-    def become(_name: str, words: list[str]) -> None:
-        became.append(words)
-        raise SystemExit(7)
-
-    monkeypatch.setattr(verbs.os, "execvp", become)
-    with pytest.raises(SystemExit):
-        run("ssh", "train", "--", "hostname", answers=[done(sessions=[ACCESS])])
-    assert became[0][-3:] == ["--", "gw", "hostname"]
-    known = tmp_path / "home/.ssh/backendai_known_hosts"
-    assert known.read_text() == f"backendai-{IDS[1]} {KEY}\n"
-    assert known.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_configuration_has_what_can_be_entered_and_says_what_cannot(
-    run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer = done(sessions=[ACCESS, {**ACCESS, "name": "other", "ssh": None}])
-    assert run("ssh-config", answers=[answer]) == 1
-    assert "Host train\n" in (tmp_path / "home/.ssh/backendai_config").read_text()
-    assert "other is not reachable through a gateway" in capsys.readouterr().err
-    assert run("ssh-config", "--for-laptop", "--key", "~/.ssh/id", answers=[done(sessions=[ACCESS])]) == 0
-    assert "IdentityFile ~/.ssh/id\n" in capsys.readouterr().out
-    assert run("ssh-config", "--for-laptop") == 2
-    assert run("ssh-config", "--key", "x") == 2
 
 
 APPS = [{"name": "jupyter", "url": "https://g/s/train/jupyter/lab#x"}, {"name": "tcp", "url": None}]

@@ -111,7 +111,7 @@ BAD_FIELDS: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("verb", "field", "value"), BAD_FIELDS)
 def test_a_field_of_another_kind_is_refused_by_its_name(verb: str, field: str, value: Any) -> None:
-    fields: dict[str, Any] = {"create": {"options": {}}, "list": {}, "access": {}}.get(verb, {"session": "train"})
+    fields: dict[str, Any] = {"create": {"options": {}}, "list": {}}.get(verb, {"session": "train"})
     with pytest.raises(RefusedError, match=rf"{verb}: {field} must be"):
         parse_request(json.dumps({"verb": verb, **fields, field: value}).encode())
 

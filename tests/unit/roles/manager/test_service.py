@@ -413,14 +413,13 @@ def test_the_cached_list_says_how_old_it_is(host: ManagerHost) -> None:
     assert host.runs.made == []
 
 
-def test_a_user_of_all_sessions_gets_into_the_own_ones(host: ManagerHost) -> None:
-    host.runs.reports["list_sessions"]["session_list_path"] = [record(1, ALICE), record(2, BOB)]
+def test_the_address_of_a_session_is_that_of_its_gateway_now(host: ManagerHost) -> None:
+    host.keep(1, ALICE)
     host.runs.reports["session_token"] = {"session_token_path": TOKEN}
-    for account, number in ((ALICE, 1), (CAROL, None)):
-        answer = host.ask(account, "access")
-        assert answer.status == "done", answer
-        sessions = answer.data["sessions"]
-        assert [entry["id"] for entry in sessions] == ([IDS[number]] if number else [])
+    given = host.ask(ALICE, "access", session="train").data["record"]
+    assert (given["id"], given["ssh"], given["host_keys"]) == (IDS[1], LINKS["ssh"], record(1, ALICE)["host_keys"])
+    # No token is given for a question about an address.
+    assert TOKEN["token"] not in json.dumps(given)
 
 
 def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:
@@ -436,7 +435,12 @@ def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:
 
 def test_a_session_that_waits_cannot_be_entered_yet(host: ManagerHost) -> None:
     host.keep(1, ALICE, state="PENDING")
-    assert host.ask(ALICE, "access", session="train").message == "train is PENDING; it can be entered once it runs."
+    waits = host.ask(ALICE, "access", session="train")
+    assert waits.message == "train is PENDING; it can be entered once it runs."
+    host.keep(1, ALICE, state="TERMINATED")
+    ended = host.ask(ALICE, "access", session=IDS[1])
+    assert (ended.message, ended.data["record"]["status"]) == ("train is TERMINATED.", "TERMINATED")
+    assert host.runs.playbooks() == []
 
 
 def test_a_repair_keeps_the_owner(host: ManagerHost) -> None:

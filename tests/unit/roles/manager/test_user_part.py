@@ -7,20 +7,21 @@ import os
 import stat
 import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backendai_manager.errors import CommandError, RefusedError
 from backendai_manager.protocol import MAX_SECONDS
-from backendai_manager.user import keys, spec_file, ssh_config, verbs
+from backendai_manager.user import keys, spec_file, ssh_config
 from backendai_manager.user.arguments import build_parser, parse_arguments, session_options
-from backendai_manager.user.ssh_config import SshAccess, parse_access
+from backendai_manager.user.ssh_config import parse_access
 from backendai_manager.user.text import age, duration, part, printable, remaining, slot_name, slots
+from tests.unit.builders import REPOSITORY
 
 ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
@@ -148,6 +149,8 @@ def test_help_names_every_verb() -> None:
         "logs",
         "ssh",
         "ssh-config",
+        "code",
+        "connect",
         "open",
         "end",
         "repair",
@@ -263,35 +266,21 @@ def test_a_folder_that_cannot_have_a_key_is_a_sentence(tmp_path: Path) -> None:
 ACCESS = parse_access(FOUND)
 
 
-def test_ssh_trusts_the_key_of_this_session_only() -> None:
-    command = ssh_config.ssh_command(ACCESS, Path("/home/alice/.ssh"), "", ["hostname"], terminal=False)
-    assert command == [
-        "ssh",
-        "-oPort=31000",
-        "-oUser=work",
-        "-oIdentityFile=/home/alice/.ssh/backendai_ed25519",
-        f"-oHostKeyAlias=backendai-{ID}",
-        "-oUserKnownHostsFile=/home/alice/.ssh/backendai_known_hosts",
-        "-oGlobalKnownHostsFile=none",
-        "-oStrictHostKeyChecking=yes",
-        "--",
-        "gw.example.com",
-        "hostname",
-    ]
-
-
 @pytest.mark.parametrize(
     ("host", "words", "terminal", "end"),
     [
-        ("", [], True, ["-t", "--", "gw.example.com"]),
-        ("main1", ["ls", "-l"], True, ["--", "gw.example.com", "ls -l"]),
-        ("sub1", [], True, ["-t", "--", "gw.example.com", "exec ssh -t sub1"]),
-        ("sub1", ["echo", "'a b'"], False, ["--", "gw.example.com", "exec ssh sub1 'echo '\"'\"'a b'\"'\"''"]),
+        ("", [], False, ["--", "train"]),
+        ("", [], True, ["-t", "--", "train"]),
+        ("main1", ["ls", "-l"], True, ["--", "train", "ls -l"]),
+        ("sub1", [], True, ["-t", "--", "train", "exec ssh -t sub1"]),
+        ("sub1", ["echo", "'a b'"], False, ["--", "train", "exec ssh sub1 'echo '\"'\"'a b'\"'\"''"]),
     ],
 )
-def test_other_containers_are_reached_from_main1(host: str, words: list[str], terminal: bool, end: list[str]) -> None:
+def test_a_login_is_by_the_configuration_and_others_are_reached_from_main1(
+    host: str, words: list[str], terminal: bool, end: list[str]
+) -> None:
     command = ssh_config.ssh_command(ACCESS, Path("/x"), host, words, terminal=terminal)
-    assert command[-len(end) :] == end
+    assert command == ["ssh", "-F", "/x/backendai_config", *end]
 
 
 def test_a_container_that_is_not_there_is_a_sentence() -> None:
@@ -314,6 +303,10 @@ EVIL = "x\n  ProxyCommand touch /evil"
         {"ssh": {"host": "gw", "port": "22\n"}},
         {"ssh": {"host": "gw", "port": 0}},
         {"ssh": {"host": "$(id)", "port": 1}},
+        {"ssh": {"host": "", "port": 0}},
+        {"ssh": EVIL},
+        {"ssh": ["gw", 1]},
+        {"host_keys": EVIL},
         {"host_keys": {"main1": f"{KEY}\n@cert-authority * {KEY}"}},
         {"host_keys": {"main1": KEY, EVIL: KEY}},
         {"host_keys": {"main1": KEY, "sub1": f"{KEY}; touch /evil"}},
@@ -347,15 +340,21 @@ def test_ssh_reads_the_configuration_that_is_written(tmp_path: Path) -> None:
     path, folder = tmp_path / "config", tmp_path / "my ssh"
     path.write_text(ssh_config.render_config([ACCESS], folder))
     main, sub = effective(path, "train"), effective(path, "sub1.train")
-    assert {name: main[name] for name in ("hostname", "port", "user", "hostkeyalias", "stricthostkeychecking")} == {
-        "hostname": "gw.example.com",
-        "port": "31000",
+    assert {name: main[name] for name in ("user", "hostkeyalias", "stricthostkeychecking", "proxyusefdpass")} == {
         "user": "work",
         "hostkeyalias": f"backendai-{ID}",
         "stricthostkeychecking": "true",
+        "proxyusefdpass": "yes",
     }
+    assert main["proxycommand"] == f"/usr/local/bin/backendai connect {ID}"
     assert main["userknownhostsfile"].strip('"') == str(folder / "backendai_known_hosts")
+    assert main["globalknownhostsfile"] == "none"
     assert (sub["hostname"], sub["proxyjump"], sub["hostkeyalias"]) == ("sub1", "train", f"backendai-{ID}-sub1")
+
+
+def test_the_command_that_ssh_starts_is_where_the_role_installs_it() -> None:
+    installed = yaml.safe_load((REPOSITORY / "roles/manager/vars/main.yml").read_text())["__manager_command"]
+    assert installed == ssh_config.COMMAND
 
 
 def test_the_configuration_of_a_laptop_is_one_file_with_its_own_keys(tmp_path: Path) -> None:
@@ -370,36 +369,6 @@ def test_the_configuration_of_a_laptop_is_one_file_with_its_own_keys(tmp_path: P
 def test_a_path_that_would_change_the_configuration_is_refused(name: str) -> None:
     with pytest.raises(CommandError, match="cannot be used in a configuration of ssh"):
         ssh_config.render_laptop_config([ACCESS], [name])
-
-
-def test_host_keys_of_other_sessions_stay() -> None:
-    other = SshAccess("0" * 36, "other", "gw", 1, {"main1": KEY})
-    before = f"backendai-{ID} ssh-ed25519 OLD\n{other.known_hosts[0]}\n"
-    assert ssh_config.merge_known_hosts(before, [ACCESS]).splitlines() == [
-        other.known_hosts[0],
-        f"backendai-{ID} {KEY}",
-        f"backendai-{ID}-sub1 {KEY}",
-    ]
-
-
-def test_commands_at_the_same_moment_keep_each_others_host_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    merge = ssh_config.merge_known_hosts
-
-    def merge_slowly(*arguments: Any) -> str:
-        time.sleep(0.2)
-        return merge(*arguments)
-
-    monkeypatch.setattr(ssh_config, "merge_known_hosts", merge_slowly)
-    others = [SshAccess(str(number) * 36, "other", "gw", 1, {"main1": KEY}) for number in range(3)]
-    threads = [threading.Thread(target=verbs._write_known_hosts, args=[tmp_path, [other]]) for other in others]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    known = (tmp_path / "backendai_known_hosts").read_text().splitlines()
-    assert sorted(known) == [other.known_hosts[0] for other in others]
 
 
 def test_text_of_others_does_not_control_a_terminal() -> None:

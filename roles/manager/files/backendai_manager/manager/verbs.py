@@ -17,7 +17,7 @@ from .context import RequestContext
 from .create import ACCESS, RECORD, create
 from .following import follow_logs, show_logs
 from .limits import AGENTS, limits
-from .ownership import KnownSession, visible_records
+from .ownership import LIVE, KnownSession, visible_records
 
 LOGS, TOKEN = "session_logs_path", "session_token_path"
 NO_GATEWAY = "gateway_group: "
@@ -95,33 +95,17 @@ def logs(context: RequestContext, request: Request) -> Result:
 
 
 def access(context: RequestContext, request: Request) -> Result:
-    """Return how one session, or each of the caller's live ones, is reached over SSH."""
-    word = request.fields["session"]
+    """Return how a session is reached over SSH."""
     with context.slot():
-        if word:
-            session = context.find(word)
-            context.require_owner(session)
-            found = [context.record_of(session, "host_keys")]
-        else:
-            found = [
-                record
-                for record in context.records()
-                if (known := KnownSession.from_record(record)) and known.live and known.belongs_to(context.caller)
-            ]
-        running = [record for record in found if record.get("status") in ("RUNNING", "DEGRADED")]
-        if word and not running:
-            raise CommandError(f"{found[0].get('name')} is {found[0].get('status')}; it can be entered once it runs.")
-        return Result("done", "", {"sessions": [_address(context, record) for record in running]})
-
-
-def _address(context: RequestContext, record: Mapping[str, Any]) -> dict[str, Any]:
-    links = _token(context, str(record["id"]), ADDRESS_SECONDS)["links"]
-    return {
-        "id": record["id"],
-        "name": record["name"],
-        "ssh": links.get("ssh"),
-        "host_keys": record.get("host_keys") or {},
-    }
+        session = context.find(request.fields["session"])
+        context.require_owner(session)
+        record = context.record_of(session, "host_keys")
+        known = {name: record.get(name) for name in ("id", "name", "status", "host_keys")}
+        if known["status"] not in ("RUNNING", "DEGRADED"):
+            later = "; it can be entered once it runs" if known["status"] in LIVE else ""
+            return Result("failed", f"{known['name']} is {known['status']}{later}.", {"record": known})
+        links = _token(context, session.id, ADDRESS_SECONDS)["links"]
+    return Result("done", "", {"record": {**known, "ssh": links.get("ssh")}})
 
 
 def _token(context: RequestContext, session_id: str, seconds: int) -> dict[str, Any]:

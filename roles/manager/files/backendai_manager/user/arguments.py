@@ -80,6 +80,12 @@ def build_parser() -> argparse.ArgumentParser:
     config.add_argument("--for-laptop", action="store_true", help="print one for another computer instead")
     config.add_argument("--key", action="append", default=[], metavar="FILE", help="the private key there")
 
+    for verb, text in (
+        ("code", "print a link that opens a session in VS Code, on another computer"),
+        ("connect", "connect ssh, which starts it, to a session"),
+    ):
+        verbs.add_parser(verb, help=text).add_argument("session", metavar="NAME")
+
     opening = verbs.add_parser("open", help="print a link to an app, with a fresh token")
     opening.add_argument("session", metavar="NAME")
     opening.add_argument("app", metavar="APP", nargs="?", default="")

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,8 +18,12 @@ from typing import Any
 from ..errors import CommandError
 
 CONFIG_NAME, KNOWN_HOSTS_NAME = "backendai_config", "backendai_known_hosts"
+INCLUDE = f"Include {CONFIG_NAME}"
+UNWANTED = f"# {INCLUDE}: the user does not want this line in ~/.ssh/config."
+COMMAND = "/usr/local/bin/backendai"
 MAIN = "main1"
 USER = "work"
+_SESSION = "# session "
 
 # What comes from hosts must not become another line or word of a configuration.
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
@@ -28,7 +34,10 @@ _KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{16,4096}")
 
 @dataclasses.dataclass(frozen=True)
 class SshAccess:
-    """How one session is reached: a port of a gateway, and the host key of each container by its hostname."""
+    """How one session is reached: a port of a gateway, and the host key of each container by its hostname.
+
+    Without a host (and with port 0), and without keys, as far as they are not known yet.
+    """
 
     id: str
     name: str
@@ -40,28 +49,32 @@ class SshAccess:
         """Return the name of a container in the file of known hosts: ports and names are used again, ids never."""
         return f"backendai-{self.id}" if hostname == MAIN else f"backendai-{self.id}-{hostname}"
 
-    @property
-    def known_hosts(self) -> list[str]:
-        """The lines for the file of known hosts."""
-        return [f"{self.alias(hostname)} {key}" for hostname, key in self.host_keys.items()]
-
 
 def parse_access(data: Mapping[str, Any]) -> SshAccess:
     """Return how a session is reached. Raises :class:`CommandError` if it is not, or if a host has sent nonsense."""
-    name, session_id, ssh, keys = (data.get(key) for key in ("name", "id", "ssh", "host_keys"))
+    access = parse_session(data)
+    if not access.host:
+        raise CommandError(
+            f"{access.name} is not reachable through a gateway: there is none, or it came after the session."
+        )
+    if MAIN not in access.host_keys:
+        raise CommandError(f"{access.name} has no known host key; backendai repair {access.name} may find it.")
+    return access
+
+
+def parse_session(data: Mapping[str, Any]) -> SshAccess:
+    """Return what is known of the way to a session. Raises :class:`CommandError` if a host has sent nonsense."""
+    name, session_id, keys = data.get("name"), data.get("id"), data.get("host_keys") or {}
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(session_id, str):
         raise CommandError("the manager has sent a session without a name.")
-    if not isinstance(ssh, Mapping):
-        raise CommandError(f"{name} is not reachable through a gateway: there is none, or it came after the session.")
-    if not isinstance(keys, Mapping) or not keys.get(MAIN):
-        raise CommandError(f"{name} has no known host key; backendai repair {name} may find it.")
-    host, port = ssh.get("host"), ssh.get("port")
+    ssh = data.get("ssh") or {"host": "", "port": 0}
+    host, port = (ssh.get("host"), ssh.get("port")) if isinstance(ssh, Mapping) else (None, None)
     valid = (
         bool(_ID.fullmatch(session_id))
         and isinstance(host, str)
-        and bool(_HOST.fullmatch(host))
         and isinstance(port, int)
-        and 0 < port < 1 << 16
+        and ((bool(_HOST.fullmatch(host)) and 0 < port < 1 << 16) or (host, port) == ("", 0))
+        and isinstance(keys, Mapping)
         and all(_NAME.fullmatch(str(hostname)) and _KEY.fullmatch(str(key)) for hostname, key in keys.items())
     )
     if not valid or not isinstance(host, str) or not isinstance(port, int):
@@ -73,32 +86,23 @@ def ssh_command(access: SshAccess, folder: Path, host: str, command: Sequence[st
     """Return the command that logs in to a container: to main1, and from there to the others."""
     if host and host not in access.host_keys:
         raise CommandError(f"{access.name} has no container {host}; it has {', '.join(access.host_keys)}.")
-    options = {
-        "Port": access.port,
-        "User": USER,
-        "IdentityFile": _quoted(folder / "backendai_ed25519"),
-        "HostKeyAlias": access.alias(),
-        "UserKnownHostsFile": _quoted(folder / KNOWN_HOSTS_NAME),
-        "GlobalKnownHostsFile": "none",
-        "StrictHostKeyChecking": "yes",
-    }
-    words = ["ssh", *(f"-o{name}={value}" for name, value in options.items())]
-    remote = " ".join(command)
+    words, remote = ["ssh", "-F", str(folder / CONFIG_NAME)], " ".join(command)
     if host and host != MAIN:
-        # In main1, names, keys and known hosts of the session are there already.
+        # In main1, names, ports, keys and known hosts of the session are there already.
         inner = ["exec", "ssh", *(["-t"] if terminal and not command else []), host]
         remote = " ".join([*inner, *([shlex.quote(remote)] if remote else [])])
     if terminal and not command:
         words.append("-t")
-    return [*words, "--", access.host, *([remote] if remote else [])]
+    return [*words, "--", access.name, *([remote] if remote else [])]
 
 
-def render_config(accesses: Sequence[SshAccess], folder: Path) -> str:
-    """Return a configuration for ``Include``: by a session's name one gets to main1, by ``sub1.NAME`` to ``sub1``."""
-    lines = [
-        "# Written by backendai ssh-config. Put this into ~/.ssh/config, before any Host:",
-        f"#   Include {CONFIG_NAME}",
-    ]
+def render_config(accesses: Sequence[SshAccess], folder: Path, *, unwanted: bool = False) -> str:
+    """Return a configuration for ``Include``: by a session's name one gets to main1, by ``sub1.NAME`` to ``sub1``.
+
+    :func:`parse_config` finds the sessions in it again. ``unwanted``: the user wants no ``Include``.
+    """
+    lines = ["# Written by backendai. The first line of ~/.ssh/config, before any Host:", f"#   {INCLUDE}"]
+    lines += [UNWANTED] if unwanted else []
     for access in accesses:
         common = [
             f"  User {USER}",
@@ -107,8 +111,26 @@ def render_config(accesses: Sequence[SshAccess], folder: Path) -> str:
             "  GlobalKnownHostsFile none",
             "  StrictHostKeyChecking yes",
         ]
-        lines += _hosts(access, common)
+        way = [f"  ProxyCommand {COMMAND} connect {access.id}", "  ProxyUseFdpass yes"]
+        lines += ["", f"{_SESSION}{json.dumps(dataclasses.asdict(access))}", *_hosts(access, way, common)]
     return "\n".join(lines) + "\n"
+
+
+def parse_config(text: str) -> list[SshAccess]:
+    """Return the sessions in a configuration that :func:`render_config` has written; any other line is none."""
+    accesses = []
+    for line in text.splitlines():
+        if line.startswith(_SESSION):
+            with contextlib.suppress(ValueError, TypeError, CommandError):
+                known = json.loads(line.removeprefix(_SESSION))
+                accesses.append(parse_session({"ssh": known, **known}))
+    return accesses
+
+
+def includes(text: str) -> bool:
+    """Return whether a configuration of the user includes that of the sessions, in whatever spelling."""
+    lines = [re.split(r'[\s="]+', line.strip()) for line in text.splitlines()]
+    return any(words[0].lower() == "include" and CONFIG_NAME in (Path(word).name for word in words) for words in lines)
 
 
 def render_laptop_config(accesses: Sequence[SshAccess], keys: Sequence[str]) -> str:
@@ -120,15 +142,15 @@ def render_laptop_config(accesses: Sequence[SshAccess], keys: Sequence[str]) -> 
     for access in accesses:
         common = [f"  User {USER}", *(f"  IdentityFile {_quoted(Path(key))}" for key in keys)]
         common += ["  UserKnownHostsFile none", "  GlobalKnownHostsFile none", "  StrictHostKeyChecking yes"]
-        lines += _hosts(access, common, inline=True)
+        lines += _hosts(access, [f"  HostName {access.host}", f"  Port {access.port}"], common, inline=True)
     return "\n".join(lines) + "\n"
 
 
-def _hosts(access: SshAccess, common: Sequence[str], *, inline: bool = False) -> list[str]:
+def _hosts(access: SshAccess, way: Sequence[str], common: Sequence[str], *, inline: bool = False) -> list[str]:
     lines = []
-    for hostname, key in access.host_keys.items():
+    for hostname, key in {MAIN: "", **access.host_keys}.items():
         if hostname == MAIN:
-            lines += ["", f"Host {access.name}", f"  HostName {access.host}", f"  Port {access.port}"]
+            lines += ["", f"Host {access.name}", *way]
         else:
             lines += ["", f"Host {hostname}.{access.name}", f"  HostName {hostname}", f"  ProxyJump {access.name}"]
         lines += [f"  HostKeyAlias {access.alias(hostname)}", *common]
@@ -142,11 +164,3 @@ def _quoted(path: Path) -> str:
     if '"' in text or "\\" in text or "${" in text or not text.isprintable():
         raise CommandError(f"the path {text!r} cannot be used in a configuration of ssh.")
     return f'"{text}"' if " " in text else text
-
-
-def merge_known_hosts(before: str, accesses: Sequence[SshAccess]) -> str:
-    """Return a file of known hosts with the keys of sessions; lines of other sessions stay as they are."""
-    new = {line for access in accesses for line in access.known_hosts}
-    aliases = {line.partition(" ")[0] for line in new}
-    kept = [line for line in before.splitlines() if line.partition(" ")[0] not in aliases]
-    return "".join(f"{line}\n" for line in [*kept, *sorted(new)])

@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import fcntl
+import getpass
 import json
 import os
+import socket
+import stat
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import CommandError, RefusedError
@@ -29,9 +28,11 @@ from .keys import KEY_NAME, ensure_key, public_keys
 from .progress import Progress
 from .service import Service
 from .spec_file import merge, read_spec
+from .ssh_files import SECONDS, SshFiles, has_host_key
 from .text import age, duration, printable
 
 WATCH_SECONDS = 5.0
+ENDED = ("TERMINATED", "CANCELLED", "ERROR")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,19 +42,35 @@ class Invocation:
     options: argparse.Namespace
     command: Sequence[str]
     paths: Paths
-    ssh: Path
+    ssh: SshFiles
     service: Service
 
     def ask(self, verb: str, **fields: Any) -> Result:
-        """Return the result of the manager's part. Raises :class:`CommandError` unless it is done, or still waits."""
+        """Return the result of the manager's part. Raises :class:`CommandError` unless it is done, or still waits.
+
+        Sessions that have ended by what it says are none of ssh any more.
+        """
         output = tables.make_console()
+        # Not those that another command creates while this one lists.
+        known = {access.id for access in self.ssh.sessions()}
         with Progress(tables.make_console(stderr=True), output, verbose=self.options.verbose) as progress:
             result = self.service.ask(verb, fields, progress.take, progress.stopping)
         if result.status == "refused":
             raise RefusedError(result.message)
         if result.status not in ("done", "pending") and not result.data:
             raise CommandError(result.message or "it has failed.")
+        gone = known & _ended(result.data, known if verb == "list" and not fields.get("cached") else ())
+        if gone:
+            self.keep(lambda: self.ssh.change(gone=gone))
         return result
+
+    def keep(self, step: Callable[[], str | None]) -> None:
+        """Take a step that keeps the files of ssh true, and say what it returns. No command fails because of it."""
+        try:
+            said = step()
+        except (OSError, CommandError) as error:
+            said = f"ssh may not know your sessions by their names: {error}"
+        sys.stderr.write(f"{printable(said)}\n" if said else "")
 
     def say(self, *lines: str) -> None:
         """Print lines."""
@@ -65,16 +82,32 @@ class Invocation:
         sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
+def _ended(data: Mapping[str, Any], listed: Collection[str]) -> set[str]:
+    """Return the ids of sessions that have ended by their records, and of those ``listed`` that have none."""
+    records = {str(each.get("id")): each for each in (*data.get("sessions", ()), data.get("record") or {})}
+    return {*listed} - {*records} | {found for found, record in records.items() if record.get("status") in ENDED}
+
+
+def _offer_include(invocation: Invocation) -> None:
+    invocation.keep(lambda: invocation.ssh.include(_confirm if sys.stdin.isatty() else None))
+
+
+def _confirm(question: str) -> bool:
+    sys.stderr.write(f"{printable(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def create(invocation: Invocation) -> int:
     """Create a session from a spec and flags, with the user's keys."""
     options = invocation.options
     spec = read_spec(options.spec) if options.spec else {}
     given = merge(spec, session_options(options))
-    ensure_key(invocation.ssh)
+    ensure_key(invocation.ssh.folder)
     listed = given.get("authorized_keys", [])
     if not isinstance(listed, list):
         raise RefusedError("authorized_keys must be a list of public keys.")
-    given["authorized_keys"] = [*listed, *public_keys(invocation.ssh, options.key)]
+    given["authorized_keys"] = [*listed, *public_keys(invocation.ssh.folder, options.key)]
     wait = options.wait or (MAX_SECONDS if options.follow else 0)
     if not 0 <= wait <= MAX_SECONDS:
         raise RefusedError(f"--wait takes 0 to {MAX_SECONDS} seconds.")
@@ -92,6 +125,10 @@ def create(invocation: Invocation) -> int:
             invocation.say(
                 f"Log in with backendai ssh {record.get('name')}; end it with backendai end {record.get('name')}."
             )
+    if record and record.get("status") not in ENDED:
+        ssh = next((link["ssh"] for link in result.data.get("access", ()) if link["ssh"]), None)
+        invocation.keep(lambda: invocation.ssh.change([ssh_config.parse_session({**record, "ssh": ssh})]))
+        _offer_include(invocation)
     if options.follow and not options.dry_run and result.status == "done":
         return _follow(invocation, str(record["id"]))
     return result.exit_code
@@ -183,17 +220,60 @@ def logs(invocation: Invocation) -> int:
 
 def ssh(invocation: Invocation) -> int:
     """Become ssh, to a container of a session."""
-    ensure_key(invocation.ssh)
-    found = invocation.ask("access", session=invocation.options.session).data["sessions"]
-    access = ssh_config.parse_access(found[0])
+    access = invocation.ssh.find(invocation.options.session) or _ask_access(invocation)
     command = ssh_config.ssh_command(
-        access, invocation.ssh, invocation.options.host, invocation.command, terminal=sys.stdin.isatty()
+        access, invocation.ssh.folder, invocation.options.host, invocation.command, terminal=sys.stdin.isatty()
     )
-    _write_known_hosts(invocation.ssh, [access])
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
         raise CommandError("ssh is not installed on this host: ask an operator for openssh-client.") from None
+
+
+def _ask_access(invocation: Invocation, session: str = "") -> ssh_config.SshAccess:
+    """Return how a session is reached now, by default that of the command line, and let ssh know."""
+    ensure_key(invocation.ssh.folder)
+    result = invocation.ask("access", session=session or invocation.options.session)
+    if result.status != "done":
+        raise CommandError(result.message)
+    access = ssh_config.parse_access(result.data["record"])
+    invocation.ssh.change([access])
+    return access
+
+
+def connect(invocation: Invocation) -> int:
+    """Connect ssh to a session, whose address is asked for unless it is still where it was.
+
+    ssh has started this, and takes the connection from the socket that is the standard output (ProxyUseFdpass).
+    """
+    if not stat.S_ISSOCK(os.fstat(1).st_mode):
+        raise RefusedError("connect is for ssh, which starts it; backendai ssh logs in.")
+    access = invocation.ssh.find(invocation.options.session)
+    if access is None or not has_host_key(access):
+        access = _ask_access(invocation)
+    try:
+        link = socket.create_connection((access.host, access.port), SECONDS)
+    except OSError as error:
+        raise CommandError(f"{access.host}, port {access.port}, does not answer: {error.strerror or error}.") from None
+    with link, socket.socket(fileno=os.dup(1)) as taker:
+        link.setblocking(True)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        socket.send_fds(taker, [b"\0"], [link.fileno()])
+    return 0
+
+
+def code(invocation: Invocation) -> int:
+    """Print a link that opens a session in VS Code, and the two lines that the computer of the editor needs once."""
+    access = _ask_access(invocation)
+    host, port, name = access.host, access.port, access.name
+    invocation.say(f"vscode://vscode-remote/ssh-remote+{ssh_config.USER}@{host}:{port}/home/{ssh_config.USER}")
+    admit = f"backendai ssh {name} -- 'cat >> .ssh/authorized_keys'"
+    sys.stderr.write(
+        "Once, on the computer with the editor, so that it and the session know each other's keys:\n"
+        f'  ssh {getpass.getuser()}@{socket.gethostname()} "{admit}" < ~/.ssh/id_ed25519.pub\n'
+        f"  echo '[{host}]:{port} {access.host_keys[ssh_config.MAIN]}' >> ~/.ssh/known_hosts\n"
+    )
+    return 0
 
 
 def configure_ssh(invocation: Invocation) -> int:
@@ -203,42 +283,27 @@ def configure_ssh(invocation: Invocation) -> int:
         raise RefusedError("--key is for --for-laptop; here, the key is always ~/.ssh/" + KEY_NAME + ".")
     if options.for_laptop and not options.key:
         raise RefusedError("name the private key of the other computer, as in --for-laptop --key '~/.ssh/id_ed25519'.")
+    known = {access.id: access for access in invocation.ssh.sessions()}
     accesses, problems = [], []
-    for found in invocation.ask("access").data["sessions"]:
+    for record in invocation.ask("list").data["sessions"]:
+        if options.for_laptop and record["status"] not in ("RUNNING", "DEGRADED"):
+            continue
         try:
-            accesses.append(ssh_config.parse_access(found))
+            asked = options.for_laptop and _ask_access(invocation, record["id"])
+            accesses.append(asked or known.get(record["id"]) or ssh_config.parse_session(record))
         except CommandError as error:
             problems.append(str(error))
     if options.for_laptop:
         sys.stdout.write(ssh_config.render_laptop_config(accesses, options.key))
     else:
-        ensure_key(invocation.ssh)
-        _write_known_hosts(invocation.ssh, accesses)
-        _write(invocation.ssh / ssh_config.CONFIG_NAME, ssh_config.render_config(accesses, invocation.ssh))
-        names = ", ".join(access.name for access in accesses) or "no session"
-        invocation.say(f"{invocation.ssh / ssh_config.CONFIG_NAME} has {names}.")
-        invocation.say(f"Once, as the first line of ~/.ssh/config:  Include {ssh_config.CONFIG_NAME}")
+        ensure_key(invocation.ssh.folder)
+        invocation.ssh.change(accesses)
+        names = ", ".join(access.name for access in invocation.ssh.sessions()) or "no session"
+        invocation.say(f"{invocation.ssh.config} has {names}.")
+        _offer_include(invocation)
     if problems:
         raise CommandError("\n".join(problems))
     return 0
-
-
-def _write_known_hosts(folder: Path, accesses: Sequence[ssh_config.SshAccess]) -> None:
-    path = folder / ssh_config.KNOWN_HOSTS_NAME
-    with (folder / f"{ssh_config.KNOWN_HOSTS_NAME}.lock").open("w") as lock:
-        # Another command may add its keys now. A file system without locks has to do without.
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        before = path.read_text() if path.exists() else ""
-        _write(path, ssh_config.merge_known_hosts(before, accesses))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that only the user reads, at once."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with open(handle, "w") as stream:
-        stream.write(text)
-    os.replace(temporary, path)
 
 
 def open_app(invocation: Invocation) -> int:
@@ -280,9 +345,7 @@ def end(invocation: Invocation) -> int:
         "end", session=options.session, force=options.force, confirmed=options.yes or not sys.stdin.isatty()
     )
     if "since" in result.data:
-        sys.stderr.write(f"{printable(options.session)} is {age(result.data['since'])} old. End it? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if not _confirm(f"{options.session} is {age(result.data['since'])} old. End it?"):
             raise RefusedError("nothing has been changed.")
         result = invocation.ask("end", session=result.data["id"], force=options.force, confirmed=True)
     invocation.say(result.message)
@@ -336,6 +399,8 @@ VERBS: Mapping[str, Callable[[Invocation], int]] = {
     "logs": logs,
     "ssh": ssh,
     "ssh-config": configure_ssh,
+    "connect": connect,
+    "code": code,
     "open": open_app,
     "end": end,
     "repair": repair,
