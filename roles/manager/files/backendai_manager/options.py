@@ -81,10 +81,17 @@ def _load(path: Path) -> Any:
 
 def parse_time(value: object) -> int:
     """Return a time in seconds. Raises :class:`ValueError` with what is allowed."""
-    # In the collection, which is found once the program has started.
+    # In the collection, which is found once the program has started, and without Ansible, which users need not have.
     from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_seconds
 
     return parse_seconds(value)
+
+
+def parse_gpus(value: object) -> int:
+    """Return a number of GPUs. Raises :class:`ValueError` with what is allowed."""
+    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_count
+
+    return parse_count(value)
 
 
 def build_schema(options: Options) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..errors import RefusedError
-from ..options import parse_time
+from ..options import parse_gpus, parse_time
 from ..protocol import MAX_SECONDS
 from .spec_file import parse_assignments
 
@@ -111,10 +111,7 @@ def _seconds(text: str) -> int:
 
 
 def _gpus(text: str) -> int:
-    # In the collection, which is found once the program has started.
-    from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import parse_count
-
-    return _judge(parse_count, text, """; a model is asked for with --set gpu='{"model": "H100", "memory": "80g"}'""")
+    return _judge(parse_gpus, text, """; a model is asked for with --set gpu='{"model": "H100", "memory": "80g"}'""")
 
 
 def _judge(parse: Callable[[object], int], text: str, more: str = "") -> int:
