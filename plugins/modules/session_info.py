@@ -178,6 +178,10 @@ sessions:
       description: The storage services that its agents have mounted and its containers do not reach, if any.
       type: list
       elements: dict
+timer:
+  description: The C(host) of the timer, when it C(ran_at) last and is C(late_at), and its C(problem) if it is late.
+  returned: success
+  type: dict
 unavailable:
   description: The agents whose sessions could not be read, by name.
   returned: success
