@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..plugin_utils._lifecycle.absence import describe_cut_off
 from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.agents import agents_report, render_agents
 from ..plugin_utils._report.record import to_json
+from ..plugin_utils._report.session_list import describe_timer
 from ..plugin_utils.agents_action import AgentsAction
 from ..plugin_utils.cluster_view import attendance_in, read_answers, with_inventory, with_reservations
 from ..plugin_utils.host_request import coerce
@@ -61,7 +63,8 @@ class ActionModule(AgentsAction):
         cluster = with_inventory(read_answers(answers, entries), agents, hosts, answers)
         cluster = with_reservations(cluster, entries)
         away, answered = attendance_in(answers)
-        report = printable_data(agents_report(cluster))
+        timer = describe_timer(queue.timer(), entries, time.time())
+        report = printable_data({**agents_report(cluster), "timer": timer})
         self.write_report(options["path"] or "", to_json(report))
         if options["format"] == "json":
             self.show(to_json(report).splitlines())
@@ -71,10 +74,15 @@ class ActionModule(AgentsAction):
             *(f"{name}: {text}" for name, answer in answers.items() for text in answer.get("warnings") or ()),
             *(f"{name}: {text}" for name, facts in sorted(cluster.facts.items()) for text in facts.warnings),
             *(describe_cut_off(away, answered) if len(answers) == len(agents) else []),
+            timer["problem"],
         ]
         shown = report if options["format"] is None else {}
         unavailable = problems_of(agents, answers, cluster.unavailable)
-        return {**shown, "unavailable": printable_data(unavailable), "warnings": [*map(printable, warnings)]}
+        return {
+            **shown,
+            "unavailable": printable_data(unavailable),
+            "warnings": [*map(printable, filter(None, warnings))],
+        }
 
     def _queue_path(self, options: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
         """Return the queue of the task, or else of the inventory, once what the inventory says of sessions is valid."""

@@ -18,7 +18,7 @@ from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._queue.schedule import QueuePolicy
 from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import to_json
-from ..plugin_utils._report.session_list import Attendance, list_sessions
+from ..plugin_utils._report.session_list import Attendance, describe_timer, list_sessions
 from ..plugin_utils._report.session_table import session_table
 from ..plugin_utils._request.run_options import RunOptions, parse_run
 from ..plugin_utils._request.spec import SessionSpec
@@ -95,24 +95,27 @@ class ActionModule(AgentsAction):
             history=options["history"],
             now=now,
         )
+        timer = describe_timer(queue.timer(), entries, now)
         chosen = [session for session in listed.all if _matches(session[0], options)]
         records = [record for record, _since in chosen]
         self.write_report(options["path"] or "", to_json(records))
         if options["page_path"]:
             # The page is for everybody.
             shown = [record for record, _since in listed.sessions if _matches(record, options)]
-            page = render_page(_page_sources(), shown, cluster.facts, cluster.unavailable, now)
+            page = render_page(_page_sources(), shown, cluster.facts, cluster.unavailable, timer, now)
             self.write_report(options["page_path"], page, 0o644)
         style = options["format"]
         if style == "json":
             self.show(to_json(records).splitlines())
         elif style in ("table", "wide"):
             self.show(session_table(chosen, now, wide=style == "wide"))
-        result: dict[str, Any] = {"unavailable": printable_data(problems_of(agents, answers, cluster.unavailable))}
+        unavailable = problems_of(agents, answers, cluster.unavailable)
+        result: dict[str, Any] = printable_data({"unavailable": unavailable, "timer": timer})
         if style is None:
             result["sessions"] = printable_data(records)
         if style != "none":
-            result["warnings"] = [*self.warnings(cluster), *map(printable, listed.warnings)]
+            warnings = filter(None, [*listed.warnings, timer["problem"]])
+            result["warnings"] = [*self.warnings(cluster), *map(printable, warnings)]
         return result
 
     def _site(self, options: Mapping[str, Any], variables: Mapping[str, Any]) -> RunOptions:

@@ -104,6 +104,10 @@ groups:
       type: list
       elements: dict
       sample: [{resources: {cpu: 1, mem: 1073741824}, containers: 12, on_one_agent: 12}]
+timer:
+  description: The C(host) of the timer, when it C(ran_at) last and is C(late_at), and its C(problem) if it is late.
+  returned: success
+  type: dict
 unavailable:
   description: The agents that could not be asked, by name, as of M(backendai.cluster.session_info).
   returned: success

@@ -630,8 +630,8 @@ access:
       ssh: {host: gateway.example.com, port: 31001}
       apps: [{name: jupyter, url: "https://gateway.example.com/train/jupyter/"}]
 notes:
-  description: What was decided that the request left open, such as the cores of containers with GPUs, in sentences.
-  returned: if something was decided
+  description: What was decided that the request left open, and what a user should know of it, in sentences.
+  returned: for a new session
   type: list
   elements: str
   sample:

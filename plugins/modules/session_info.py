@@ -182,6 +182,10 @@ sessions:
       description: Of which models its GPUs are, if the drivers of its agents name them.
       type: list
       elements: str
+timer:
+  description: The C(host) of the timer, when it C(ran_at) last and is C(late_at), and its C(problem) if it is late.
+  returned: success
+  type: dict
 unavailable:
   description: The agents whose sessions could not be read, by name.
   returned: success

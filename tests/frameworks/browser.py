@@ -52,11 +52,13 @@ def look(browser: Browser, axe: str, address: str, scheme: str, width: int) -> d
     page.locator("#sort").select_option("name")
     names = page.locator(".name").all_inner_texts()
     tags = page.locator(".tag").all_inner_texts()
+    written = page.locator("#written").inner_text()
     context.close()
     return {
         "scheme": scheme,
         "width": width,
         "content_ms": content_ms,
+        "written": written,
         "rows": rows,
         "focused": focused,
         "none": none,

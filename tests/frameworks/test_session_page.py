@@ -58,9 +58,11 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
     shutil.rmtree(folder)
 
 
-def render(records: list[dict[str, Any]], agents: Any, unavailable: dict[str, str], now: float) -> str:
+def render(
+    records: list[dict[str, Any]], agents: Any, unavailable: dict[str, str], now: float, timer: Any = None
+) -> str:
     """Render the page of records that were written to a file and read again."""
-    return render_page(SOURCES, json.loads(json.dumps(records)), agents, unavailable, now)
+    return render_page(SOURCES, json.loads(json.dumps(records)), agents, unavailable, timer or {}, now)
 
 
 def test_large_page_is_small_fast_and_accessible(look: Look) -> None:
@@ -76,6 +78,7 @@ def test_large_page_is_small_fast_and_accessible(look: Look) -> None:
         assert {"violations": view["violations"], "faults": view["faults"]} == {"violations": [], "faults": []}, view
         assert all(url.startswith(("file:", "data:")) for url in view["requests"]), view["requests"]
         assert (view["rows"], view["overflow"]) == (200, 0)
+        assert "timer" not in view["written"]
         assert view["none"] == [0, "None of 200 sessions matches."]
         assert view["focused"] == ["All200"]
         assert sorted(view["names"]) == sorted(record["name"] for record in records)
@@ -88,8 +91,11 @@ def test_names_with_markup_are_shown_and_not_executed(look: Look) -> None:
     kernels = [{**kernel, "agent": HOSTILE, "hostname": HOSTILE} for kernel in record["kernels"]]
     apps = [{"name": HOSTILE, "port": 1, "protocol": HOSTILE}]
     texts = dict.fromkeys(("id", "name", "user", "image", "resource_group", "error", "reason"), HOSTILE)
-    html = render([{**record, **texts, "kernels": kernels, "apps": apps}], agents, {HOSTILE: HOSTILE}, now)
+    timer = {"host": HOSTILE, "ran_at": now - 3 * 3600 - 60, "late_at": now - 3600, "problem": "late"}
+    html = render([{**record, **texts, "kernels": kernels, "apps": apps}], agents, {HOSTILE: HOSTILE}, now, timer)
     shown = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
     for view in look(html):
         assert (view["faults"], view["names"], view["violations"]) == ([], [shown], [])
+        assert ". The timer last ran 3 hours ago: sessions that wait do not start; see " in view["written"]
+        assert view["written"].endswith(f" backendai-schedule.timer on {shown}")
         assert all(url.startswith(("file:", "data:")) for url in view["requests"])

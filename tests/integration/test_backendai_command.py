@@ -190,6 +190,22 @@ def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
     assert "max_lifetime: '7 weeks' must be whole seconds, or a time such as " in wrong.errors
 
 
+def test_a_user_learns_what_a_session_lacks_and_that_the_timer_does_not_run(sessions: Sessions) -> None:
+    made = backendai("alice", "create", "--name", sessions.name, *SMALL)
+    assert (made.code, "No folder in mounts can be written: " in made.errors) == (0, True), made
+    assert "Resources are of one container: 1 × (cpu 1, mem 128m) = cpu 1, mem 128m in all." in made.errors
+    # The lab has no timer: this is the note of one elsewhere.
+    note = f"{HOME}/queue/.timer"
+    run_on(MANAGER, f"echo elsewhere 60 > {note}; chown {ACCOUNT} {note}; touch --date '3 hours ago' {note}")
+    try:
+        listed = backendai("alice", "list")
+    finally:
+        run_on(MANAGER, f"rm {note}")
+    assert "warning: the timer last ran 3h ago: sessions that wait do not start" in listed.errors
+    assert "systemctl status backendai-schedule.timer on elsewhere says why." in listed.errors
+    assert "timer" not in backendai("alice", "list").errors
+
+
 def await_creation(name: str) -> None:
     """Wait until a session is in the queue of the manager: it is being created."""
     wait_until(lambda: run_on(MANAGER, f"grep -sl {name} {HOME}/queue/*.json", check=False) != "", seconds=120)

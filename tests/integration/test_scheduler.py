@@ -24,6 +24,7 @@ PROGRAM = f"{FOLDER}/program"
 NOTES = f"{FOLDER}/notes"
 CONNECTIONS = f"/run/{UNIT_SCHEDULER}"
 UNITS = f"/etc/systemd/system/{UNIT_SCHEDULER}.service /etc/systemd/system/{UNIT_SCHEDULER}.timer"
+HOOK = "/etc/backendai/on-failure"
 TRACES = "systemctl list-units --all --plain --no-legend 'backendai-s*'; find /etc/systemd /run -name 'backendai-s*'"
 OPTIONS = ["-e", "two words", """ '"$HOME ${HOME} %n \\ ;""", ";", "", "line\nline\tü"]
 
@@ -49,7 +50,7 @@ def provision(tmp_path: Path) -> Iterator[Provision]:
         yield run
     finally:
         removed = run(state="absent") if run_on(MANAGER, TRACES) else None
-        run_on(MANAGER, f"rm -r '{FOLDER}'")
+        run_on(MANAGER, f"rm -r '{FOLDER}'; rm -f {HOOK}")
     assert run_on(MANAGER, TRACES) == "", removed
 
 
@@ -82,7 +83,8 @@ def test_timer_repeats_the_playbook_without_overlap(provision: Provision) -> Non
     assert run_on(MANAGER, f"systemctl is-enabled {UNIT_SCHEDULER}.timer").strip() == "enabled"
     runs = notes(8)
     command = ["-i", f"{FOLDER}/hosts.yml", "backendai.cluster.schedule_sessions"]
-    assert runs[0]["arguments"] == [*command, "-e", json.dumps({"session_page_path": page}), *OPTIONS]
+    of_timer = {"__session_timer_interval": 0.1, "session_page_path": page}
+    assert runs[0]["arguments"] == [*command, "-e", json.dumps(of_timer), *OPTIONS]
     assert runs[0]["directory"] == FOLDER
     expected = {"ANSIBLE_CONFIG": "/a b/%n$HOME", "N": "1", "USER": "daemon", "RUNTIME_DIRECTORY": CONNECTIONS}
     assert {**expected, "ANSIBLE_SSH_CONTROL_PATH_DIR": CONNECTIONS}.items() <= runs[0]["environment"].items()
@@ -108,11 +110,37 @@ def test_check_mode_changes_nothing_and_new_interval_applies_at_once(provision: 
     notes(2)
 
 
-def test_failed_runs_are_repeated_and_absent_removes_everything(provision: Provision) -> None:
+def called() -> int:
+    """Return how often the program of the operator has run."""
+    return int(run_on(MANAGER, f"cat '{FOLDER}/called' 2> /dev/null | wc --lines"))
+
+
+def test_failed_runs_are_repeated_and_told_and_absent_removes_everything(provision: Provision) -> None:
     set_behaviour(0.5, 3)
     assert provision().code == 0
     notes(2)
     assert "status=3" in run_on(MANAGER, f"journalctl --boot --unit={UNIT_SCHEDULER}")
+    # A program that is not root's does not run, and the journal says so. Root's is stopped after ten seconds.
+    program = f"#!/bin/sh\necho $(id -u) >> '{FOLDER}/called'\nexec sleep 100\n"
+    run_on(
+        MANAGER, f"mkdir -p /etc/backendai; cat > {HOOK} << 'END'\n{program}END\nchown daemon {HOOK}; chmod 755 {HOOK}"
+    )
+    told = f"journalctl --boot --unit={UNIT_SCHEDULER}-failed.service"
+    wait_until(lambda: f"{HOOK} does not run: it or its folder is a link" in run_on(MANAGER, told))
+    assert called() == 0
+    run_on(MANAGER, f"chown root {HOOK}")
+    wait_until(lambda: called() > 1)
+    assert run_on(MANAGER, f"sort -u '{FOLDER}/called'").strip() == "0"
+    assert "timed out" in run_on(MANAGER, told)
+    # After a run that succeeds it is not called.
+    set_behaviour(0.1, 0)
+    wait_until(lambda: run_on(MANAGER, f"cat '{FOLDER}/began'") == "0.1 0")
+    wait_until(
+        lambda: run_on(MANAGER, f"systemctl is-active {UNIT_SCHEDULER}-failed", check=False).strip() != "activating"
+    )
+    before = called()
+    notes(len(notes(0)) + 3)
+    assert called() == before
     set_behaviour(9, 3)
     # A run that begins from now on, not one that began before.
     wait_until(lambda: run_on(MANAGER, f"cat '{FOLDER}/began'") == "9 3")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -29,6 +29,10 @@ LOCK_TIMEOUT = 30.0
 
 # The digest of what the last pass that started nothing has seen.
 SEEN_FILE = ".seen"
+
+# The note of the last pass of the timer, its unit, and the age of the note (seconds) from which on it is late at least.
+TIMER_FILE, TIMER_UNIT = ".timer", Path("/etc/systemd/system/backendai-schedule.timer")
+LATE_SECONDS = 300.0
 
 # How many entries are saved before the lock is released: each is flushed to the disk.
 BATCH = 100
@@ -133,6 +137,20 @@ class QueueStore:
     def save_seen(self, digest: str) -> None:
         """Save the digest of what a pass that starts nothing has seen."""
         self._write(SEEN_FILE, digest, durable=False)
+
+    def save_timer(self, interval: float) -> None:
+        """Save that the timer of this host has made a pass, which it does again after ``interval`` seconds."""
+        self._write(TIMER_FILE, f"{os.uname().nodename} {interval}", durable=False)
+
+    def timer(self) -> dict[str, Any]:
+        """Return the ``host`` of the timer, and when its last pass ended and the next is late; nothing without one."""
+        path = self.path / TIMER_FILE
+        try:
+            (host, interval), ran_at = path.read_text().split(), path.stat().st_mtime
+            known = {"host": host, "ran_at": ran_at, "late_at": ran_at + max(LATE_SECONDS, 3 * float(interval))}
+        except (OSError, ValueError):
+            return {}
+        return known if TIMER_UNIT.exists() or host != os.uname().nodename else {}
 
     def _write(self, name: str, content: str, *, durable: bool = True) -> None:
         with self._convert_os_errors("written"):

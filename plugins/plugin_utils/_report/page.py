@@ -49,13 +49,14 @@ def render_page(
     records: Iterable[Mapping[str, Any]],
     agents: Mapping[str, AgentFacts],
     unavailable: Mapping[str, str],
+    timer: Mapping[str, Any],
     now: float,
 ) -> str:
-    """Return the page of these records, of unavailable agents with the reason, and of agents with facts."""
+    """Return the page of these records, of unavailable agents with the reason, agents with facts, and the timer."""
     names = [*sorted(unavailable), *sorted(agents)]
     sessions = [_session(record) for record in records]
     hosts = [_agent(name, agents[name]) if name in agents else _unavailable(name, unavailable[name]) for name in names]
-    data = printable_data({"now": now, "sessions": sessions, "agents": hosts})
+    data = printable_data({"now": now, "timer": timer, "sessions": sessions, "agents": hosts})
     page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(sources.template)
     return page.render(
         sessions=data["sessions"],

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._model.plan import SessionPlan
@@ -20,6 +20,7 @@ from .._queue.entry import CREATING, PENDING, RUNNING, TERMINATED, TERMINATING, 
 from .._queue.schedule import QueuePolicy, positions
 from .agents import closed_storage
 from .record import complete_record, session_record, stranger_record, with_next_end
+from .session_table import format_duration
 
 
 class Attendance(NamedTuple):
@@ -125,6 +126,18 @@ def _warnings(entries: Iterable[QueueEntry], cluster: ClusterState, attendance: 
         ),
         *describe_disagreements(cluster),
     ]
+
+
+def describe_timer(timer: Mapping[str, Any], entries: Iterable[QueueEntry], now: float) -> dict[str, Any]:
+    """Return what is known of the timer, with its ``problem``: empty, unless its last pass is long ago.
+
+    A pass that starts sessions now takes as long as their images.
+    """
+    if not timer or now <= timer["late_at"] or any(entry.state == CREATING and entry.owner for entry in entries):
+        return {**timer, "problem": ""}
+    ago, why = format_duration(now - timer["ran_at"]), f"systemctl status backendai-schedule.timer on {timer['host']}"
+    effect = "sessions that wait do not start, and none ends by its time"
+    return {**timer, "problem": f"the timer last ran {ago} ago: {effect}; {why} says why."}
 
 
 def _due(agents: Collection[str]) -> list[str]:

@@ -15,7 +15,6 @@ from ...module_utils._model.network import HOST_NETWORK
 from ...module_utils._model.quantity import format_slots, parse_slot
 from ...module_utils._model.session import App
 from ...module_utils._model.validation import ValidationErrors
-from .advice import describe_total
 from .apps import parse_apps
 from .containers import DEFAULT_RESOURCES
 from .roles import Role
@@ -129,7 +128,7 @@ def describe_followed(spec: SessionSpec, left_open: Open, defaults: Defaults) ->
             share = "the defaults, because no agent is known that could hold it"
         gpus, named = format_slots(gpus_of(role.resources)), " and ".join(amounts)
         sentences.append(f"Each container with {gpus} gets {format_slots(amounts)}: {share}. Name {named} for others.")
-    return [*sentences, describe_total((role.replicas, role.resources) for role in spec.effective_roles)]
+    return sentences
 
 
 def warn_of_fixed(spec: SessionSpec, left_open: Open) -> list[str]:

@@ -139,7 +139,9 @@ class _Request:
                 problem = decision.reason if isinstance(decision, Unschedulable) else "no agent has committed it"
                 raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
             self._save(entry, decision)
-        warnings = [*warnings_about(self._cluster), *fixed, *(advise(spec) if site.check_mode else [])]
+        if known is None:
+            notes += advise(spec, site.request.pools, "this manager" if self._limited else "the inventory")
+        warnings = [*warnings_about(self._cluster), *fixed]
         if isinstance(decision, Unschedulable):
             since = site.request.started_at
             released = room.in_flight or any(_releases_capacity(other, since) for other in entries)

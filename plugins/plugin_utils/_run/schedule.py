@@ -14,7 +14,10 @@ from .settling import Settled
 def schedule(run: SessionRun) -> list[Settled]:
     """Remove ended sessions, start those that wait as far as there is room, and return what has become of them."""
     try:
-        return run.start_waiting(all_routes=True)
+        passed = run.start_waiting(all_routes=True)
     except BaseException as error:
         run.release(cause(error))
         raise
+    if run.site.rules.timer_interval and not run.site.check_mode:
+        run.site.queue.save_timer(run.site.rules.timer_interval)
+    return passed

@@ -29,7 +29,7 @@ class ManagerRules:
     ``held`` are the ids of sessions that wait and must not start, ``limits`` how much each user may have, ``groups``
     which groups of their users sessions get. With ``starts_none`` no session that waits starts, since the manager
     cannot say what may start at the end of a long run. ``defaults`` are of what a request leaves open; a play has some,
-    too.
+    too. ``timer_interval`` is that of the timer whose run this is, in seconds; 0 for other runs.
     """
 
     held: frozenset[str] = frozenset()
@@ -37,6 +37,7 @@ class ManagerRules:
     groups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     starts_none: bool = False
     defaults: Defaults = dataclasses.field(default_factory=Defaults)
+    timer_interval: float = 0
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, Any]) -> ManagerRules:
@@ -47,6 +48,7 @@ class ManagerRules:
             groups=dict(variables.get("__session_groups") or {}),
             starts_none=bool(variables.get("__session_starts_none")),
             defaults=Defaults.from_variable(variables.get(DEFAULTS)),
+            timer_interval=float(variables.get("__session_timer_interval") or 0),
         )
 
 

@@ -101,7 +101,7 @@ def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
         record = stranger_record(session_id, parts)
         records.append((record, record["created_at"]))
     "\n".join(session_table(records, NOW)).encode()
-    render_page(PAGE, [record for record, _since in records], cluster.facts, cluster.unavailable, NOW).encode()
+    render_page(PAGE, [record for record, _since in records], cluster.facts, cluster.unavailable, {}, NOW).encode()
     for record, _since in records:
         "\n".join(summarize_record(record, check_mode=False)).encode()
     vacated = [session for sessions in find_vacated(cluster).values() for session in sessions]

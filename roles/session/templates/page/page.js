@@ -158,8 +158,10 @@
   $("filter").addEventListener("input", () => { state.text = $("filter").value; show(); });
   $("sort").addEventListener("change", () => { state.sort = $("sort").value; show(); });
   const written = () => {
-    $("written").textContent = `Written ${date(data.now)}, ${since(data.now)}`;
-    $("written").className = Date.now() / 1000 - data.now > 600 ? "old" : "";
+    const now = Date.now() / 1000, { host, ran_at, late_at } = data.timer, late = now > late_at;
+    $("written").textContent = `Written ${date(data.now)}, ${since(data.now)}${late ? `. The timer last ran ${since(ran_at)}:`
+      + ` sessions that wait do not start; see systemctl status backendai-schedule.timer on ${host}` : ""}`;
+    $("written").className = late || now - data.now > 600 ? "old" : "";
   };
   written();
   setInterval(written, 20000);

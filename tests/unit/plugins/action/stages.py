@@ -92,7 +92,11 @@ class Plan(Stage):
         except NotPlannedError as error:
             raise AnsibleActionFail(as_sentence(str(error))) from error
         entry = site.queue.entry(planned.id)
-        result: dict[str, Any] = {"warnings": planned.warnings, "queued": bool(entry and entry.waits_for_start)}
+        result: dict[str, Any] = {
+            "warnings": planned.warnings,
+            "notes": planned.notes,
+            "queued": bool(entry and entry.waits_for_start),
+        }
         if planned.start is None:
             record, no_room = planned.record or {}, planned.no_room
             waiting: dict[str, Any] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.backendai.cluster.plugins.action import agent_info
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
@@ -139,3 +142,20 @@ def test_the_queue_is_that_of_the_task_or_else_of_the_inventory(run: Run, site: 
     free = listed(run, site)["agents"][0]["free"]["cpu"]
     for variables, args in (({"session_queue_path": str(queue.path)}, {}), ({}, {"queue_path": str(queue.path)})):
         assert listed(run, site, variables, **args)["agents"][0]["free"]["cpu"] < free
+
+
+def test_a_timer_that_does_not_run_is_warned_of(
+    run: Run, site: Site, queue: QueueStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "TIMER_UNIT", tmp_path)
+    assert listed(run, site)["timer"] == {"problem": ""}
+    queue.save_timer(3600.0)
+    path = queue.path / store.TIMER_FILE
+    for age, late in ((3 * 3600 - 60, False), (3 * 3600 + 60, True)):
+        os.utime(path, (time.time() - age, time.time() - age))
+        result = listed(run, site, path=str(tmp_path / "agents.json"))
+        written = json.loads((tmp_path / "agents.json").read_text())["timer"]
+        assert (result["timer"], bool(written["problem"])) == (written, late)
+        assert [text for text in result["warnings"] if text.startswith("the timer last ran 3h ago: ")] == (
+            [written["problem"]] if late else []
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import mark_terminated, mark_terminating
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import TIMER_FILE, QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
@@ -247,3 +248,20 @@ def test_an_invalid_option_is_refused(make_site: MakeSite) -> None:
     result = site.queue(history_days=-1)
     assert (result["failed"], result["refused"], site.asked) == (True, True, [])
     assert result["msg"].startswith("history_days: ")
+
+
+def test_only_a_pass_of_the_timer_is_noted(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    site.queue()
+    site.queue(variables={"__session_timer_interval": 60.0}, check_mode=True)
+    assert not (queue.path / TIMER_FILE).exists()
+    site.queue(variables={"__session_timer_interval": 60.0})
+    assert (queue.path / TIMER_FILE).read_text() == f"{os.uname().nodename} 60.0"
+
+
+def test_a_pass_that_fails_is_not_noted(make_site: MakeSite, queue: QueueStore) -> None:
+    site = make_site()
+    site.fault = lambda _asked: (_ for _ in ()).throw(InterruptionError("interrupted"))
+    with pytest.raises(InterruptionError):
+        site.queue(variables={"__session_timer_interval": 60.0})
+    assert not (queue.path / TIMER_FILE).exists()

@@ -33,6 +33,9 @@ ASKED: dict[str, Any] = {
     "resources": {"cpu": 2, "mem": "1g"},
     "env": {"TOKEN": "hunter2"},
 }
+ADVISED = 3
+"""How many lines are said first: what the session takes, that it keeps nothing, and that nobody can log in."""
+
 MakeSite = Callable[..., SessionSite]
 
 
@@ -108,7 +111,7 @@ def test_a_session_is_created_on_two_agents(make_site: MakeSite, queue: QueueSto
     assert stat.S_IMODE((site.folder / "record.json").stat().st_mode) == 0o600
     (entry,) = queue.entries()
     assert (entry.state, entry.owner, entry.record) == ("RUNNING", None, record)
-    assert site.shown[0] == "Session train-llm is RUNNING."
+    assert site.shown[ADVISED] == "Session train-llm is RUNNING."
     assert "  [gateway1]:31001 HOST-main1" in site.shown
 
 
@@ -143,7 +146,7 @@ def test_a_session_without_room_waits_in_the_queue(make_site: MakeSite, queue: Q
     assert (result["session"]["status"], result.get("failed")) == ("PENDING", None)
     assert (site.record["status"], site.record["pending"]) == ("PENDING", result["session"]["pending"])
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
-    assert site.shown[0] == "Session train-llm is PENDING."
+    assert site.shown[ADVISED] == "Session train-llm is PENDING."
     assert site.phases("survey") == []
 
 
@@ -173,7 +176,7 @@ def test_check_mode_changes_nothing_and_says_what_would_change(make_site: MakeSi
     result = site.session(check_mode=True, **ASKED)
     assert (result["changed"], result["session"]["status"]) == (True, "RUNNING")
     assert (queue.entries(), site.record) == ([], None)
-    assert site.shown == ["Session train-llm was not touched: this is check mode."]
+    assert site.shown[ADVISED:] == ["Session train-llm was not touched: this is check mode."]
 
 
 def test_a_gateway_that_is_away_is_a_warning(make_site: MakeSite) -> None:
@@ -269,7 +272,7 @@ def test_a_step_that_fails_is_rolled_back_on_all_agents(make_site: MakeSite, que
     assert (site.record["status"], site.record["error"]) == ("ERROR", result["msg"])
     assert [agent.parts for agent in site.agents.values()] == [{}, {}]
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
-    assert site.shown == ["Session train-llm is ERROR."]
+    assert site.shown[ADVISED:] == ["Session train-llm is ERROR."]
 
 
 @pytest.mark.parametrize("host", ["agent3", "gateway1"])
@@ -475,7 +478,7 @@ def test_a_run_that_waits_for_a_command_that_fails_shows_the_end_of_its_log(
     site.fault = fault
     result = site.session(**ASKED, command="train", wait=True)
     assert (result["failed"], result["msg"]) == (True, "the session 'train-llm' has ended: it ended with 3.")
-    assert site.shown == [
+    assert site.shown[ADVISED:] == [
         "Session train-llm is TERMINATED.",
         "== main1 on agent1: exited with code 3 ==",
         "out of memory",

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER, NO_GATEWAY, NO_KEYS
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
 from tests.unit.builders import GIB, IMAGE, REPOSITORY
 from tests.unit.plugins.action.asked_hosts import GONE, use_short_names
@@ -56,8 +57,10 @@ def test_cores_and_memory_follow_the_gpus_and_a_line_says_so(make_site: MakeSite
     notes = [
         f"Each container with cuda.device 2 gets cpu 4, mem 32g: {share}",
         "Resources are of one container: 1 × (cpu 4, mem 32g, cuda.device 2) = cpu 4, mem 32g, cuda.device 2 in all.",
+        NO_FOLDER,
+        NO_GATEWAY.format("the inventory"),
     ]
-    assert (result["notes"], site.shown[:2]) == (notes, notes)
+    assert (result["notes"], site.shown[:4]) == (notes, notes)
     assert (stored(queue)["resources"], result["session"]["resources"]["container"]) == (FOLLOWED, FOLLOWED)
 
 
@@ -133,13 +136,35 @@ def test_create_session_has_one_core_and_one_gib_and_warns_the_one_difference(
     (play,) = yaml.safe_load((REPOSITORY / "playbooks/create_session.yml").read_text())
     (task,) = play["tasks"]
     result = make_site().session(**ASKED, variables=task["vars"])
-    assert (stored(queue)["resources"], "notes" in result) == (FIXED, False)
+    assert (stored(queue)["resources"], result["notes"][0].endswith("cuda.device 2 in all.")) == (FIXED, True)
     assert result["warnings"] == [
         "cpu 1, mem 1g are the defaults, whatever GPUs a container has, here 2: name them in session_resources."
     ]
     plain = make_site().session(name="other", image=IMAGE, variables=task["vars"])
     assert plain["session"]["resources"]["container"] == {"cpu": 1, "mem": GIB}
     assert "warnings" not in plain
+
+
+def test_create_session_warns_as_the_command_does(make_site: MakeSite) -> None:
+    (play,) = yaml.safe_load((REPOSITORY / "playbooks/create_session.yml").read_text())
+    fixed = play["tasks"][0]["vars"]
+    of_manager = {"__session_limits": {"max_sessions": 9}}
+    site, asked = (
+        make_site(GATEWAY),
+        {"name": "train-llm", "image": IMAGE, "apps": [{"name": "terminal", "path": "none"}]},
+    )
+    total, *others, link = site.session(**asked, variables=fixed)["notes"]
+    assert total == "Resources are of one container: 1 × (cpu 1, mem 1g) = cpu 1, mem 1g in all."
+    assert (others, link.partition(": ")[0]) == ([NO_FOLDER, NO_KEYS], "terminal has no link")
+    assert site.session(**{**asked, "name": "other"}, variables=of_manager)["notes"] == [
+        total,
+        *others,
+        link.replace("train-llm", "other"),
+    ]
+    # It is said once, of a new session.
+    assert "notes" not in site.session(**asked, variables=fixed)
+    alone = make_site().session(name="third", image=IMAGE, variables=of_manager)
+    assert alone["notes"][-1] == NO_GATEWAY.format("this manager")
 
 
 def test_where_no_agent_is_known_for_its_gpus_the_defaults_are_said(make_site: MakeSite, queue: QueueStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
@@ -611,3 +613,45 @@ def test_what_cannot_be_meant_is_refused(
 def test_an_agent_that_the_inventory_does_not_have_is_refused(run: Run) -> None:
     with pytest.raises(AnsibleActionFail, match=r"agents: the inventory has no host 'agent9'\."):
         run(session_info.ActionModule, {"agents": ["agent1", "agent9"]}, {"hostvars": {"agent1": {}}})
+
+
+LATE = (
+    "the timer last ran 3h ago: sessions that wait do not start, and none ends by its time; systemctl status"
+    f" backendai-schedule.timer on {os.uname().nodename} says why."
+)
+
+
+@pytest.fixture
+def timer(queue: QueueStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let the timer have run three hours ago, and return when."""
+    unit = tmp_path / "backendai-schedule.timer"
+    unit.touch()
+    monkeypatch.setattr(store, "TIMER_UNIT", unit)
+    queue.save_timer(60.0)
+    ran_at = time.time() - 3 * 3600 - 5
+    os.utime(queue.path / store.TIMER_FILE, (ran_at, ran_at))
+    return ran_at
+
+
+@pytest.mark.parametrize("style", ["table", "json"])
+def test_a_timer_that_does_not_run_is_warned_of(lists: Lists, timer: float, style: str) -> None:
+    listed = lists(THERE, format=style)
+    assert listed["warnings"][-1] == LATE
+    host = os.uname().nodename
+    assert listed["timer"] == {"host": host, "ran_at": timer, "late_at": timer + 300, "problem": LATE}
+
+
+def test_a_timer_that_starts_a_session_now_is_not_warned_of(lists: Lists, queue: QueueStore, timer: float) -> None:
+    queue.save(requested(7, state="CREATING", owner=current_owner(), updated_at=timer))
+    listed = lists(THERE)
+    assert (listed["timer"]["ran_at"], listed["timer"]["problem"], LATE in listed["warnings"]) == (timer, "", False)
+
+
+def test_without_a_timer_nothing_is_said(lists: Lists) -> None:
+    assert lists(THERE)["timer"] == {"problem": ""}
+
+
+def test_the_page_knows_when_the_timer_ran(run: Run, tmp_path: Path, timer: float) -> None:
+    page = tmp_path / "page.html"
+    run(ActionModule, {**LIST, "format": "none", "page_path": str(page)}, THERE)
+    assert f'"ran_at":{timer!r},"late_at":{timer + 300!r}' in page.read_text()

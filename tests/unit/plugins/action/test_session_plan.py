@@ -20,7 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import count_skips
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER
+from ansible_collections.backendai.cluster.plugins.plugin_utils._request.advice import NO_FOLDER, NO_GATEWAY
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.new_session import NotPlannedError
 from tests.unit.builders import (
@@ -77,12 +77,13 @@ def test_new_plan_is_described(run: Run, check_mode: bool) -> None:
     assert result["diff"]["after"].startswith("session train-llm: single-node, 4 containers of lab/python:1\n")
 
 
+@pytest.mark.parametrize("check_mode", [True, False])
 @pytest.mark.parametrize("cores", [8, 3], ids=["room", "no room"])
-def test_check_mode_says_what_the_session_takes_and_keeps(run: Run, cores: int) -> None:
+def test_what_a_new_session_takes_and_keeps_is_said(run: Run, cores: int, check_mode: bool) -> None:
     hostvars = answers(agent1=fit("agent1", cores))
     advice = ["Resources are of one container: 4 × (cpu 1, mem 1g) = cpu 4, mem 4g in all.", NO_FOLDER]
-    assert run(Plan, arguments(), hostvars, check_mode=True)["warnings"] == advice
-    assert run(Plan, arguments(), hostvars)["warnings"] == []
+    advice += [NO_GATEWAY.format("the inventory")]
+    assert run(Plan, arguments(), hostvars, check_mode=check_mode)["notes"] == advice
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

@@ -276,7 +276,7 @@ def test_completions_know_every_verb() -> None:
 
 def test_a_cached_list_says_how_old_it_is(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", "--cached", answers=[done(sessions=[], age=61.0)]) == 0
-    assert capsys.readouterr().err == "As seen 1m ago.\n"
+    assert capsys.readouterr().err == "As seen 1m ago, by the timer's last run.\n"
     assert run("list", "--cached", "--history") == 2
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from backendai_manager.errors import RefusedError
-from backendai_manager.manager.advice import advise
 from backendai_manager.manager.identity import Caller
 from backendai_manager.manager.request import build_request, check_waiting
 from backendai_manager.policy import NamedFolder, Policy
@@ -182,17 +181,6 @@ def test_a_session_has_as_many_apps_as_the_policy_allows() -> None:
 
 def test_the_policy_may_let_users_give_options_of_a_run() -> None:
     assert build(Policy(("lab/*",), options=("wait",)), wait=True)["session_wait"] is True
-
-
-def test_a_request_is_told_what_it_takes_and_that_it_keeps_nothing() -> None:
-    total, lost = advise(build(cluster_size=2, resources={"cpu": 1, "mem": "128m"}))
-    assert total == "Resources are of one container: 2 × (cpu 1, mem 128m) = cpu 2, mem 256m in all."
-    assert lost.startswith("No folder in mounts can be written: what the containers write is lost")
-    roles = {"main": {}, "worker": {"replicas": 3, "resources": {"cpu": 2}}}
-    assert advise(build(roles=roles, mounts=["home"])) == [
-        "Resources are of one container: 1 × (cpu 1, mem 1g) + 3 × (cpu 2, mem 1g) = cpu 7, mem 4g in all."
-    ]
-    assert advise(build(cluster_size="many")) == []
 
 
 SPEC = {

@@ -93,6 +93,8 @@ class RequestContext:
         events = RunEvents()
         outcome = self.runs.run("list_sessions", trusted=trusted, reports=[LIST], events=events)
         outcome.require()
+        for note in events.notes:
+            self.warn(note)
         for host, reason in events.unreachable.items():
             self.warn(f"{host} does not answer, and its sessions are shown as they are known: {reason}")
         records = outcome.reports[LIST]

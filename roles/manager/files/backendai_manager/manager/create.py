@@ -13,7 +13,6 @@ from typing import Any
 from ..errors import CancelledError, CommandError, RefusedError
 from ..policy import Policy
 from ..protocol import Request, Result
-from .advice import advise
 from .context import RequestContext
 from .ownership import KnownSession
 from .queue import PENDING
@@ -30,7 +29,6 @@ def create(context: RequestContext, request: Request) -> Result:
     options = context.options()
     policy = context.policy(options)
     built = build_request(request.fields["options"], policy, options, context.caller)
-    _say(context, advise(built))
     name = str(built.get("session_name", ""))
     with context.slot():
         before = _check_name(context, name)

@@ -32,7 +32,7 @@ class RunEvents:
     """Collects the errors of a run; ``task`` is told of steps and hosts.
 
     ``refused``: a step has failed that only validates the request. ``unreachable`` are silent hosts, and the reasons.
-    ``notes`` are what a run has decided for the user, in sentences.
+    ``notes`` are what a run tells the user, in sentences.
     """
 
     task: Callable[[str, str, str], None] = lambda _task, _host, _state: None
@@ -51,7 +51,8 @@ class RunEvents:
         elif kind == "runner_on_ok":
             self.task(task, host, "done")
             self._take_unavailable(result)
-            self.notes += map(str, result.get("notes") or ())
+            self.notes += [_OPTION.sub("", str(note)) for note in result.get("notes") or ()]
+            self.notes += filter(None, [(result.get("timer") or {}).get("problem")])
         elif kind == "runner_on_unreachable":
             self.task(task, host, "failed")
             self.unreachable[host] = _message(result)

@@ -169,7 +169,7 @@ def _show_list(data: Mapping[str, Any], options: argparse.Namespace) -> None:
     if options.watch and console.is_terminal:
         console.clear()
     if data["age"] is not None:
-        tables.make_console(stderr=True).out(f"As seen {duration(data['age'])} ago.")
+        tables.make_console(stderr=True).out(f"As seen {duration(data['age'])} ago, by the timer's last run.")
     if data["sessions"]:
         tables.session_table(console, data["sessions"], everybody=everybody, history=options.history)
     else:

@@ -488,6 +488,47 @@ def test_a_hidden_process_is_alive_while_its_entry_is_recent(
     assert not owner_is_alive(started_by(hidden, updated_at=time.time() - 70), 60)
 
 
+# ---- the timer
+
+
+@pytest.fixture
+def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> QueueStore:
+    """Return a queue with a timer of this host, whose unit is ``unit`` beside it."""
+    (tmp_path / "unit").touch()
+    monkeypatch.setattr(store, "TIMER_UNIT", tmp_path / "unit")
+    queue = QueueStore(str(tmp_path / "queue"))
+    queue.save_timer(60.0)
+    return queue
+
+
+def test_a_pass_of_the_timer_is_known_and_the_next_one_late_after_five_minutes_or_three_intervals(
+    timed: QueueStore,
+) -> None:
+    before = timed.timer()
+    assert before["host"] == os.uname().nodename
+    assert abs(before["ran_at"] - time.time()) < 60
+    assert before["late_at"] == before["ran_at"] + 300
+    timed.save_timer(600.0)
+    after = timed.timer()
+    assert after["late_at"] == after["ran_at"] + 1800
+    assert timed.entries() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"manager1", b"manager1 soon", b"a b c", b"\xff\xfe 60", None])
+def test_a_timer_of_which_nothing_is_known_is_none(timed: QueueStore, content: bytes | None) -> None:
+    path = timed.path / store.TIMER_FILE
+    path.unlink() if content is None else path.write_bytes(content)
+    assert timed.timer() == {}
+
+
+def test_a_timer_that_was_removed_is_none(timed: QueueStore) -> None:
+    store.TIMER_UNIT.unlink()
+    assert timed.timer() == {}
+    # Whether that of another host was, this one cannot know.
+    (timed.path / store.TIMER_FILE).write_text("manager1 60.0")
+    assert timed.timer()["host"] == "manager1"
+
+
 # ---- the default path
 
 

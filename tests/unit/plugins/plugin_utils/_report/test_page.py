@@ -28,8 +28,8 @@ HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>&\x
 SHOWN = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>&\\x1b[2J\\u202e\\u2028"
 
 
-def page(*records: dict[str, Any], agents: Any = (), unavailable: Any = ()) -> str:
-    return render_page(SOURCES, records, dict(agents), dict(unavailable), NOW)
+def page(*records: dict[str, Any], agents: Any = (), unavailable: Any = (), timer: Any = ()) -> str:
+    return render_page(SOURCES, records, dict(agents), dict(unavailable), dict(timer), NOW)
 
 
 def data_of(html: str) -> dict[str, Any]:
@@ -170,3 +170,9 @@ def test_the_page_says_why_an_agent_takes_no_new_sessions() -> None:
     html = page(agents={"agent1": agent_facts("agent1", schedulable=False, cordon=cordon)}, unavailable={})
     (agent,) = data_of(html)["agents"]
     assert agent["note"] == "takes no new sessions: cordoned by carol (disk)"
+
+
+def test_page_says_when_the_timer_ran_and_how_long_that_may_be_ago() -> None:
+    timer = {"host": "manager1", "ran_at": NOW, "late_at": NOW + 300, "problem": ""}
+    assert data_of(page(timer=timer))["timer"] == timer
+    assert data_of(page())["timer"] == {}
