@@ -106,7 +106,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", help="the image of its containers; limits says which you may have")
     parser.add_argument("--size", type=int, help="the number of containers")
     parser.add_argument("--multi-node", action="store_true", help="let them run on several agents")
-    for name, text in (("cpu", "cores"), ("mem", "memory (such as 8g)"), ("gpu", "NVIDIA GPUs")):
+    for name, text in (("cpu", "cores"), ("mem", "memory, such as 8g"), ("gpu", "NVIDIA GPUs")):
         parser.add_argument(f"--{name}", help=f"{text} of each container")
     parser.add_argument(
         "--slot", action="append", default=[], metavar="SLOT=N", help="another resource of each container"
