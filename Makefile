@@ -19,7 +19,7 @@ SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
-	test-frameworks test-hosts soak survey
+	test-frameworks test-hosts soak survey flags
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -67,6 +67,7 @@ docs: setup ## Every page of documentation with its examples, every reference, e
 	$(WITH_BIN) python -m tests.gates.promises
 	$(WITH_BIN) python tests/gates/role_options.py
 	$(WITH_BIN) python -m tests.gates.pages
+	$(WITH_BIN) python -m tests.gates.command_words
 	$(WITH_BIN) python -m tests.gates.forge
 
 docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page and link checked
@@ -74,6 +75,9 @@ docs-site: setup ## The documentation site: HTML in .cache/docs-site, each page 
 
 modules: setup ## Generate the options in the documentation of the modules session and queue
 	$(BIN)/python -m tests.gates.session_modules
+
+flags: setup ## Generate the table of verbs and flags in docs/users.md
+	$(BIN)/python -m tests.gates.command_words --write
 
 survey: setup ## Generate the launch forms for AWX and Semaphore in extensions/launch
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.gates.survey

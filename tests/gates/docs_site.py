@@ -20,8 +20,9 @@ from tests.gates.playbook_pages import Playbook
 SITE = Path(".cache/docs-site")
 SOURCES = Path("docs/site")
 TOPICS = (
-    "sessions", "containers", "placement", "queue", "access", "networking", "inventory", "managers", "verification",
-    "troubleshooting", "upgrade", "coming-from", "performance", "security", "architecture", "testing",
+    "users", "sessions", "life", "containers", "access", "queue", "placement", "frameworks", "playbooks", "coming-from",
+    "night", "hosts", "inventory", "managers", "operations", "verification", "troubleshooting", "upgrade", "networking",
+    "performance", "security", "architecture", "testing",
 )  # fmt: skip
 """The order of the pages in docs/; those that are not named here follow."""
 LINKS = {("a", "href"), ("link", "href"), ("script", "src"), ("img", "src")}

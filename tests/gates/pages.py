@@ -28,6 +28,17 @@ UNRESOLVED_LINK = re.compile(r"\[[^\]]+\]\[[^\]]*\]")
 SHELLS = {"bash", "console", "sh", "shell", "shell-session"}
 CODE_FOLDERS = ("plugins", "plugins/module_utils", "plugins/plugin_utils")
 """What pages name files of the code relative to."""
+FORBIDDEN = {
+    "agent_schedulable[:=] ?false": (
+        "drain_agents and cordon_agents take an agent out of service, at once, for all managers, and with a reason"
+    ),
+    r"docker network rm backendai|rm -r\S* /var/lib/backendai|rm \S*/system/backendai": (
+        "remove_agents and remove_gateways give a host back, by the record of what it was before"
+    ),
+    "provision_managers.*manager_state=absent": "remove_managers gives a manager back, and closes hosts to its key",
+    r"^\| *users\b.*\| *-": "managers have users, groups and projects: their accounts, and the policy",
+}
+"""What no page may say, and why: elsewhere pages say the opposite."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +181,7 @@ def check_page(path: Path, checkout: Checkout) -> list[Fault]:
         *_fence_problems(page, checkout),
         *_inline_problems(page, checkout),
         *_link_problems(page, checkout),
+        *_forbidden_problems(page),
     ]
     return [Fault(name, line, problem) for line, problem in dict.fromkeys(sorted(problems))]
 
@@ -338,6 +350,13 @@ def _link_problems(page: Page, checkout: Checkout) -> Iterator[tuple[int, str]]:
             yield line, f"no heading for the link {target}"
     for line, token in page.inline("text"):
         yield from ((line, f"no address for the link {link}") for link in UNRESOLVED_LINK.findall(token.content))
+
+
+def _forbidden_problems(page: Page) -> Iterator[tuple[int, str]]:
+    for line, text in enumerate(page.lines, 1):
+        for pattern, reason in FORBIDDEN.items():
+            if found := re.search(pattern, text):
+                yield line, f"do not recommend {found[0]!r}: {reason}"
 
 
 def check_pages(root: Path) -> list[Fault]:

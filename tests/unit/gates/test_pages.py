@@ -145,6 +145,30 @@ def test_what_is_right_is_no_mistake(checkout: Path, text: str) -> None:
     assert faults(checkout, text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Set `agent_schedulable: false`.", "1: do not recommend 'agent_schedulable: false': drain_agents and"),
+        (
+            fence("console", "# docker network rm backendai-default"),
+            "2: do not recommend 'docker network rm backendai'",
+        ),
+        (fence("console", "# rm -rf /var/lib/backendai"), "2: do not recommend 'rm -rf /var/lib/backendai': remove_"),
+        (
+            "Run it with `provision_managers -e manager_state=absent`.",
+            "1: do not recommend 'provision_managers -e manager_state=absent': remove_managers gives",
+        ),
+        (
+            "| a | b |\n|---|---|\n| users, quotas | - : none |",
+            "3: do not recommend '| users, quotas | -': managers have",
+        ),
+    ],
+)
+def test_what_other_pages_advise_against_is_found(checkout: Path, text: str, expected: str) -> None:
+    (fault,) = [fault for fault in faults(checkout, text) if "do not recommend" in fault]
+    assert fault.startswith(f"docs/page.md:{expected}")
+
+
 def test_each_page_is_checked(checkout: Path) -> None:
     for name in ("README.md", "CONTRIBUTING.md", "roles/session/README.md"):
         (checkout / name).write_text("[a](nothing)\n")

@@ -128,8 +128,8 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="FILE", nargs="?", help="a spec in YAML; - for standard input")
-    parser.add_argument("--name")
-    parser.add_argument("--image")
+    parser.add_argument("--name", help="the name of the session")
+    parser.add_argument("--image", help="the image of its containers; limits says which you may have")
     parser.add_argument("--size", type=int, help="the number of containers")
     parser.add_argument("--multi-node", action="store_true", help="let them run on several agents")
     for name, text in (("cpu", "cores"), ("mem", "memory, such as 8g")):
@@ -138,9 +138,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slot", action="append", default=[], metavar="SLOT=N", help="another resource of each container"
     )
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of its containers")
     parser.add_argument("--mount", action="append", metavar="FOLDER", help="a folder that the policy offers")
-    parser.add_argument("--app", action="append", metavar="APP", help="such as jupyter or terminal")
+    parser.add_argument("--app", action="append", metavar="APP", help="an app, such as jupyter or terminal")
     parser.add_argument("--command", help="a batch session: it ends with this shell command")
     parser.add_argument("--group", help="the resource group")
     parser.add_argument("--set", action="append", default=[], metavar="WORD=VALUE", help="any other word of a spec")
