@@ -29,10 +29,6 @@ SESSION: Mapping[str, str] = {"name": "session_name", "id": "session_id", "queue
 """The variables that are the defaults of options which all of these actions have."""
 
 
-class RefusedError(Exception):
-    """The request is not valid. The message has a sentence for each problem."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Parts:
     """What agents have returned of a session, and why others have returned nothing, both by name.
@@ -70,16 +66,18 @@ def read_parts(agents: Iterable[str], answers: Mapping[str, Answer]) -> Parts:
 class LookAction(AgentsAction):
     """An action about one session, which starts none. An option that is not given is a variable of the inventory."""
 
-    def look(
-        self, spec: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str], task_vars: Mapping[str, Any]
-    ) -> tuple[RunOptions, str]:
-        """Return the options of a task, and the ``format`` among them; ``variables`` are their names as variables.
+    options: Mapping[str, Mapping[str, Any]]
+    """The options of the module."""
 
-        Raises :class:`RefusedError` for those that are not valid, and :class:`AnsibleActionFail` for unknown ones.
-        """
-        given = {name: value for name, value in coerce(spec, self._task.args).items() if value is not None}
-        style = str(given.pop("format", ""))
-        values = self.session_variables(task_vars) | {variables[name]: value for name, value in given.items()}
+    variables: Mapping[str, str]
+    """The variables that are the defaults of options, by their names."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result, known = super().run(tmp, task_vars), task_vars or {}
+        self.check_place(known)
+        given = {name: value for name, value in coerce(self.options, self._task.args).items() if value is not None}
+        style = given.pop("format", None)
+        values = self.session_variables(known) | {self.variables[name]: value for name, value in given.items()}
         try:
             # From here on, what users give is only read, never passed to the templar.
             run = read_look(values | read_user_options(values))
@@ -87,9 +85,13 @@ class LookAction(AgentsAction):
         except ValidationError as error:
             text = str(error)
             for name in sorted(given, key=len, reverse=True):
-                text = text.replace(variables[name], name)
-            raise RefusedError(text) from None
-        return run, style
+                text = text.replace(self.variables[name], name)
+            return {**result, "failed": True, "changed": False, "refused": True, "msg": text}
+        return {**result, **self.look(run, known, shown=bool(style))}
+
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
+        """Do what the task is for, and return its result; what is ``shown`` is not among it."""
+        raise NotImplementedError
 
     def check(self, run: RunOptions) -> None:
         """Raise :class:`ValidationError` for options that are not valid for this action."""
