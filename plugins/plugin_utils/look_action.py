@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -89,9 +90,9 @@ class LookAction(AgentsAction):
             return {**result, "failed": True, "changed": False, "refused": True, "msg": text}
         return {**result, **self.look(run, known, shown=bool(style))}
 
+    @abstractmethod
     def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
         """Do what the task is for, and return its result; what is ``shown`` is not among it."""
-        raise NotImplementedError
 
     def check(self, run: RunOptions) -> None:
         """Raise :class:`ValidationError` for options that are not valid for this action."""
