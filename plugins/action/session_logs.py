@@ -45,9 +45,9 @@ SECONDS, FOLLOW_SECONDS = 300, 60
 class ActionModule(LookAction):
     options, variables = OPTIONS, VARIABLES
 
-    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
         with self.calls(task_vars) as calls:
-            return self._read(calls, run, task_vars, shown=shown)
+            return self._read(calls, run, task_vars, shown=bool(style))
 
     def _read(self, calls: Asks, run: RunOptions, variables: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
         entries, agents = self.recorded(run, variables), self.agents(None, variables)

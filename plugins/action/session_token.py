@@ -47,7 +47,7 @@ Issued = Mapping[str, Any]
 class ActionModule(LookAction):
     options, variables = OPTIONS, VARIABLES
 
-    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
         gateways = self._gateways(task_vars)
         with self.calls_of((GATEWAY,), task_vars) as (calls,):
             issued = _issue(calls, gateways, run)
@@ -55,7 +55,7 @@ class ActionModule(LookAction):
         known = {name: issued[name] for name in ISSUED}
         if token is not None:
             self.write_report(str(path), record_of(known, token) if path.suffix == ".json" else f"{token}\n")
-        for line in usage(path, known, token) if token is not None and shown else ():
+        for line in usage(path, known, token) if token is not None and style else ():
             # Not into Ansible's log.
             self._display.display(printable_line(line), screen_only=True)
         return {"changed": True, **known, "path": str(path)}

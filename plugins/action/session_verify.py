@@ -46,7 +46,7 @@ CREATE, FIND, REMOVE = "Create a marker file in each mount", "Look for the marke
 class ActionModule(LookAction):
     options, variables = OPTIONS, VARIABLES
 
-    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
         unavailable: Mapping[str, Mapping[str, str]] = {}
         try:
             plan = find_plan(run.name, run.id, self.recorded(run, task_vars))
@@ -62,7 +62,7 @@ class ActionModule(LookAction):
             lines = render_verification(report)
         except SessionNotFoundError as error:
             report, lines = not_found_report(run.name, run.id, f"{error}."), []
-        return self.published(report, run.report_path, lines, unavailable, shown=shown)
+        return self.published(report, run.report_path, lines, unavailable, shown=bool(style))
 
 
 def _with_mounts(reports: AgentReports, calls: Asks, plan: SessionPlan) -> AgentReports:
