@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,20 +13,19 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.printable import printable, printable_data
-from ..module_utils._model.validation import ValidationError, ValidationErrors
 from ..plugin_utils._queue.schedule import QueuePolicy
+from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.page import PageSources, render_page
 from ..plugin_utils._report.record import to_json
 from ..plugin_utils._report.session_list import Attendance, describe_timer, list_sessions
 from ..plugin_utils._report.session_table import session_table
-from ..plugin_utils._request.run_options import RunOptions, parse_run
-from ..plugin_utils._request.spec import SessionSpec
+from ..plugin_utils._request.run_options import RunOptions
 from ..plugin_utils.absence_file import load_absences
-from ..plugin_utils.agents_action import AgentsAction
 from ..plugin_utils.cluster_view import attendance_in, read_answers
 from ..plugin_utils.host_program import COLLECTION
 from ..plugin_utils.host_request import coerce
-from ..plugin_utils.session_options import parse_options
+from ..plugin_utils.look_action import LookAction
+from ..plugin_utils.run_request import LIST
 from ..plugin_utils.survey import problems_of, survey
 
 ENDED = ("TERMINATED", "CANCELLED")
@@ -42,7 +40,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "elements": "str",
         "choices": ["PENDING", "CREATING", "RUNNING", "DEGRADED", "ERROR", *ENDED],
     },
-    "history": {"type": "bool", "default": False},
+    "history": {"type": "bool"},
     "agents": {"type": "list", "elements": "str"},
     "queue_path": {"type": "path"},
     "queue_policy": {"type": "str", "choices": ["fifo", "lifo", "drf"]},
@@ -55,21 +53,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
 FILTERS = ("name", "id", "user")
 """The options that compare a field of the record."""
 
-SITE = ("queue_path", "queue_policy", "queue_patience")
-"""The options whose default is the variable of the inventory: there is one queue for all playbooks."""
+VARIABLES = {name: f"session_{name}" for name in ("history", "queue_path", "queue_policy", "queue_patience")}
 
 
-class ActionModule(AgentsAction):
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result, variables = super().run(tmp, task_vars), task_vars or {}
-        self.check_place(variables)
+class ActionModule(LookAction):
+    options, variables, purpose = OPTIONS, VARIABLES, LIST
+
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
         options = coerce(OPTIONS, self._task.args)
-        _check_filters(options)
-        site = self._site(options, variables)
-        self._task.args["queue_path"] = site.queue_path
-        agents = self.agents(options["agents"], variables)
-        answers = self.survey(agents, variables)
-        return {**result, "changed": False, **self._list(options, site, agents, answers)}
+        _check_filters(options["status"] or (), history=run.history)
+        agents = self.agents(options["agents"], task_vars)
+        queue, answers = self.queue_at(run.queue_path, task_vars), self.survey(agents, task_vars)
+        return {"changed": False, **self._list(options, run, style, queue, agents, answers)}
 
     def survey(self, agents: Sequence[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         """Return the facts of the agents that ``--limit`` does not hide, or why there are none."""
@@ -79,20 +74,21 @@ class ActionModule(AgentsAction):
     def _list(
         self,
         options: Mapping[str, Any],
-        site: RunOptions,
+        run: RunOptions,
+        style: str,
+        queue: QueueStore,
         agents: Sequence[str],
         answers: Mapping[str, Mapping[str, Any]],
     ) -> dict[str, Any]:
-        now, queue = time.time(), self.queue({})
-        entries = self.entries(queue)
+        now, entries = time.time(), self.entries(queue)
         cluster = read_answers(answers, entries)
         listed = list_sessions(
             entries,
             cluster,
             Attendance(agents, *attendance_in(answers)),
             load_absences(queue.path),
-            QueuePolicy(site.queue_policy, site.queue_patience),
-            history=options["history"],
+            QueuePolicy(run.queue_policy, run.queue_patience),
+            history=run.history,
             now=now,
         )
         timer = describe_timer(queue.timer(), entries, now)
@@ -104,45 +100,23 @@ class ActionModule(AgentsAction):
             shown = [record for record, _since in listed.sessions if _matches(record, options)]
             page = render_page(_page_sources(), shown, cluster.facts, cluster.unavailable, timer, now)
             self.write_report(options["page_path"], page, 0o644)
-        style = options["format"]
         if style == "json":
             self.show(to_json(records).splitlines())
         elif style in ("table", "wide"):
             self.show(session_table(chosen, now, wide=style == "wide"))
         unavailable = problems_of(agents, answers, cluster.unavailable)
         result: dict[str, Any] = printable_data({"unavailable": unavailable, "timer": timer})
-        if style is None:
+        if not style:
             result["sessions"] = printable_data(records)
         if style != "none":
             warnings = filter(None, [*listed.warnings, timer["problem"]])
             result["warnings"] = [*self.warnings(cluster), *map(printable, warnings)]
         return result
 
-    def _site(self, options: Mapping[str, Any], variables: Mapping[str, Any]) -> RunOptions:
-        """Return the options of the queue: those of the task, or else the variables of the inventory."""
-        names = {name: f"session_{name}" for name in SITE}
-        values = {
-            variable: self._templar.template(variables[variable])
-            for variable in names.values()
-            if variable in variables
-        }
-        values |= {variable: options[name] for name, variable in names.items() if options[name] not in (None, "")}
-        problems = ValidationErrors()
-        try:
-            site = parse_run(problems, parse_options(problems, values, _REQUEST))
-            problems.raise_if_any()
-        except ValidationError as error:
-            raise AnsibleActionFail(str(error)) from None
-        return site
 
-
-_REQUEST = [field.name for field in dataclasses.fields(SessionSpec)]
-
-
-def _check_filters(options: Mapping[str, Any]) -> None:
+def _check_filters(status: Sequence[str], *, history: bool) -> None:
     """Raise :class:`AnsibleActionFail` for filters by which no session could ever be found."""
-    status = options["status"]
-    if status and not options["history"] and set(status).issubset(ENDED):
+    if status and not history and set(status).issubset(ENDED):
         raise AnsibleActionFail(f"status: {status[0]}: sessions that have ended are only listed with history: true.")
 
 

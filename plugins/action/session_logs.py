@@ -16,7 +16,7 @@ from ..plugin_utils._report.logs import empty_logs_report, read_logs, render_log
 from ..plugin_utils._report.verification import SessionNotFoundError, select_parts
 from ..plugin_utils._request.run_options import RunOptions
 from ..plugin_utils.agent_calls import Asks
-from ..plugin_utils.look_action import SESSION, LookAction, RefusedError, read_parts
+from ..plugin_utils.look_action import SESSION, LookAction, read_parts
 from ..plugin_utils.run_request import selected_id
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -43,15 +43,11 @@ SECONDS, FOLLOW_SECONDS = 300, 60
 
 
 class ActionModule(LookAction):
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result, variables = super().run(tmp, task_vars), task_vars or {}
-        self.check_place(variables)
-        try:
-            run, style = self.look(OPTIONS, VARIABLES, variables)
-        except RefusedError as error:
-            return {**result, "failed": True, "changed": False, "refused": True, "msg": str(error)}
-        with self.calls(variables) as calls:
-            return {**result, **self._read(calls, run, variables, shown=bool(style))}
+    options, variables = OPTIONS, VARIABLES
+
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
+        with self.calls(task_vars) as calls:
+            return self._read(calls, run, task_vars, shown=bool(style))
 
     def _read(self, calls: Asks, run: RunOptions, variables: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
         entries, agents = self.recorded(run, variables), self.agents(None, variables)

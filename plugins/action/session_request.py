@@ -12,33 +12,30 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils._model.validation import ValidationError
-from ..plugin_utils._queue.store import QueueStore
 from ..plugin_utils._report.record import to_json, unplanned_record
 from ..plugin_utils.control import ControlAction
 from ..plugin_utils.request_file import read_user_options
-from ..plugin_utils.run_request import CREATE, read_request
+from ..plugin_utils.run_request import CREATE, PRUNE, read_request
 
 
 class ActionModule(ControlAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result, args = super().run(tmp, task_vars), self._task.args
         variables = self.session_variables(task_vars or {})
-
-        def queue_at(path: str) -> QueueStore:
-            # From here on, use the validated queue path.
-            args["queue_path"] = path
-            return self.queue(task_vars or {})
+        purpose = args.get("purpose") or CREATE
+        if purpose not in (CREATE, PRUNE):
+            raise AnsibleActionFail(f"purpose: {purpose!r} must be {CREATE} or {PRUNE}.")
 
         try:
             # From here on, what users give is only read, never passed to the templar.
             variables |= read_user_options(variables)
             request = read_request(
-                args.get("purpose") or CREATE,
+                purpose,
                 variables,
                 list(args.get("agents") or []),
                 list(args.get("gateways") or []),
                 (task_vars or {})["hostvars"],
-                queue_at,
+                lambda path: self.queue_at(path, task_vars or {}),
                 self._display.warning,
             )
         except ValidationError as error:

@@ -22,7 +22,7 @@ from ..plugin_utils._request.run_options import RunOptions
 from ..plugin_utils.agent_calls import Asks, Failure
 from ..plugin_utils.agent_program import GATEWAY
 from ..plugin_utils.host_link import InventoryHosts
-from ..plugin_utils.look_action import SESSION, LookAction, RefusedError
+from ..plugin_utils.look_action import SESSION, LookAction
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "name": {"type": "str"},
@@ -45,15 +45,11 @@ Issued = Mapping[str, Any]
 
 
 class ActionModule(LookAction):
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result, variables = super().run(tmp, task_vars), task_vars or {}
-        self.check_place(variables)
-        try:
-            run, style = self.look(OPTIONS, VARIABLES, variables)
-        except RefusedError as error:
-            return {**result, "failed": True, "changed": False, "refused": True, "msg": str(error)}
-        gateways = self._gateways(variables)
-        with self.calls_of((GATEWAY,), variables) as (calls,):
+    options, variables = OPTIONS, VARIABLES
+
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
+        gateways = self._gateways(task_vars)
+        with self.calls_of((GATEWAY,), task_vars) as (calls,):
             issued = _issue(calls, gateways, run)
         path, token = _absolute(run.token_path), issued.get("token")
         known = {name: issued[name] for name in ISSUED}
@@ -62,7 +58,7 @@ class ActionModule(LookAction):
         for line in usage(path, known, token) if token is not None and style else ():
             # Not into Ansible's log.
             self._display.display(printable_line(line), screen_only=True)
-        return {**result, "changed": True, **known, "path": str(path)}
+        return {"changed": True, **known, "path": str(path)}
 
     def check(self, run: RunOptions) -> None:
         """Raise :class:`ValidationError` if there is no file to write."""

@@ -23,7 +23,7 @@ from ..plugin_utils._request.run_options import RunOptions
 from ..plugin_utils._run.outcome import Outcome
 from ..plugin_utils.agent_calls import Asks, Failure
 from ..plugin_utils.agent_program import AGENT
-from ..plugin_utils.look_action import SESSION, LookAction, RefusedError, read_parts
+from ..plugin_utils.look_action import SESSION, LookAction, read_parts
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "name": {"type": "str"},
@@ -44,24 +44,17 @@ CREATE, FIND, REMOVE = "Create a marker file in each mount", "Look for the marke
 
 
 class ActionModule(LookAction):
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result, variables = super().run(tmp, task_vars), task_vars or {}
-        self.check_place(variables)
-        try:
-            run, style = self.look(OPTIONS, VARIABLES, variables)
-        except RefusedError as error:
-            return {**result, "failed": True, "changed": False, "refused": True, "msg": str(error)}
-        return {**result, **self._verify(run, variables, shown=bool(style))}
+    options, variables = OPTIONS, VARIABLES
 
-    def _verify(self, run: RunOptions, variables: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
         unavailable: Mapping[str, Mapping[str, str]] = {}
         try:
-            plan = find_plan(run.name, run.id, self.recorded(run, variables))
-            agents = self.agents(None, variables)
+            plan = find_plan(run.name, run.id, self.recorded(run, task_vars))
+            agents = self.agents(None, task_vars)
             outcome = Outcome(self.tell)
-            with self.calls_of((AGENT,), variables, outcome.take) as (calls,):
+            with self.calls_of((AGENT,), task_vars, outcome.take) as (calls,):
                 request = {"session_id": plan.id}
-                names = self.within_limit(agents, variables)
+                names = self.within_limit(agents, task_vars)
                 answers = calls.ask("verify", names, lambda *_host: request, SECONDS, "Test the session")
                 parts = read_parts(agents, answers)
                 unavailable = parts.unavailable
@@ -69,7 +62,7 @@ class ActionModule(LookAction):
             lines = render_verification(report)
         except SessionNotFoundError as error:
             report, lines = not_found_report(run.name, run.id, f"{error}."), []
-        return self.published(report, run.report_path, lines, unavailable, shown=shown)
+        return self.published(report, run.report_path, lines, unavailable, shown=bool(style))
 
 
 def _with_mounts(reports: AgentReports, calls: Asks, plan: SessionPlan) -> AgentReports:

@@ -30,6 +30,7 @@ description:
     (C(ANSIBLE_DISPLAY_ARGS_TO_STDOUT)), or keep the values in variables.
 extends_documentation_fragment:
   - backendai.cluster.attributes.agents
+  - backendai.cluster.options.pass
 attributes:
   check_mode:
     details: Agents say what they would do. No file is written, and the queue stays as it is.
@@ -441,50 +442,11 @@ options:
       - Users of a manager cannot set it.
       - By default the variable C(session_no_new_privileges), else V(true).
     type: bool
-  registries:
-    description:
-      - The C(username) and C(password) for each registry that requires them, by its host,
-        such as C(registry.example.com:5000); C(docker.io) for images without a registry
-        in their name. Keep it in a vault.
-      - An agent receives only the credentials for registries of its images and does not
-        store them. Sessions that start from the queue use those of the run that starts
-        them. Without credentials, images are pulled without a login, unless C(agent_allow_registry_login=true)
-        lets sessions use the agent's own C(docker login).
-      - By default the variable C(session_registries).
-    type: dict
-  claim_ttl:
-    description:
-      - The time after which the claims of an unfinished C(create_session) expire, in seconds,
-        or such as C(20m).
-      - By default the variable C(session_claim_ttl), else V(600).
-    type: str
   claim_attempts:
     description:
       - The number of attempts to plan a session when concurrent runs claim the same resources,
         after which it is queued.
       - By default the variable C(session_claim_attempts), else V(5).
-    type: int
-  queue_path:
-    description:
-      - The folder on the control node for pending sessions and the history of ended ones.
-      - Empty for the folder C(.queue) beside the inventory, or in an inventory that is
-        a folder. Operators that share an inventory share it, on one host.
-      - The request of a pending session is stored in a file that only its owner can read.
-        If the folder is group-writable, the files are shared with that group.
-      - By default the variable C(session_queue_path).
-    type: path
-  queue_policy:
-    description:
-      - Which of the pending sessions of one priority starts first - the oldest (V(fifo)),
-        the newest (V(lifo)), or that of the user with the smallest dominant share (V(drf)).
-      - By default the variable C(session_queue_policy), else V(fifo).
-    type: str
-    choices: [fifo, lifo, drf]
-  queue_patience:
-    description:
-      - How many later sessions may start before a pending one. After that, no later session
-        of its resource group starts before it, unless its priority is higher.
-      - By default the variable C(session_queue_patience), else V(16).
     type: int
   max_lifetime_limit:
     description:
@@ -499,62 +461,6 @@ options:
         C(12h); 0 for no limit.
       - By default the variable C(session_idle_timeout_limit), else V(0).
     type: str
-  agent_lost_after:
-    description:
-      - The time after which an agent that does not answer is lost, in seconds, or such
-        as C(10m). Sessions with O(failure_policy=terminate) on it end then.
-      - Only counted between runs in which more than half of the other agents answer.
-      - By default the variable C(session_agent_lost_after), else V(600).
-    type: str
-  history_days:
-    description:
-      - The number of days that ended sessions are kept in the history.
-      - By default the variable C(session_history_days), else V(30).
-    type: int
-  network_pool:
-    description:
-      - The IPv4 network that the subnets of sessions are allocated from.
-      - By default the variable C(session_network_pool), else V(10.128.0.0/9).
-    type: str
-  vni_pool:
-    description:
-      - The range of VXLAN network identifiers for sessions.
-      - By default the variable C(session_vni_pool), else V(4096-16777215).
-    type: str
-  vxlan_port:
-    description:
-      - The UDP port of the VXLAN tunnels between agents.
-      - By default the variable C(session_vxlan_port), else V(4789).
-    type: int
-  host_port_pool:
-    description:
-      - The TCP ports for the SSH servers of containers with C(session_network_driver=host).
-      - By default the variable C(session_host_port_pool), else V(30000-32767).
-    type: str
-  published_port_pool:
-    description:
-      - The TCP ports of agents at which the SSH server and the apps of main1 are published.
-        Only gateways can reach them; without a gateway in the inventory no port is published.
-      - By default the variable C(session_published_port_pool), else V(30000-31000).
-    type: str
-  hosts_template:
-    description:
-      - The template of C(/etc/hosts) in the containers. Its variable is C(plan).
-      - By default the variable C(session_hosts_template), else V(hosts.j2).
-    type: path
-  ssh_config_template:
-    description:
-      - The template of the SSH client's configuration in the containers. Its variable is
-        C(plan).
-      - By default the variable C(session_ssh_config_template), else V(ssh_config.j2).
-    type: path
-  environment_template:
-    description:
-      - The template of a container's environment, one C(KEY=VALUE) in each line.
-      - Its variables are C(plan), C(kernel) and C(environment), which holds the variables
-        of the user and of the session.
-      - By default the variable C(session_environment_template), else V(environment.j2).
-    type: path
   # Up to here.
 """
 

@@ -17,6 +17,7 @@ description:
     C(--become), C(--ask-pass), C(--ask-become-pass) and C(ansible.cfg). C(connection), C(become), C(environment) and
     C(vars) of the task or play do not count, because those are the control node's. So options C(agent_*) and
     C(gateway_*) have no effect there, except C(agent_group) and C(gateway_group).
+  - The variables that begin with C(session_) are checked, so do not register results as such.
   - An agent that cannot be asked does not make the task fail. RV(unavailable) has the reason, and sessions that run
     there are returned as V(DEGRADED) with it.
   - An agent that C(--limit) hides is not asked. Sessions that run only there are not returned.
@@ -38,9 +39,9 @@ options:
     elements: str
     choices: [PENDING, CREATING, RUNNING, DEGRADED, ERROR, TERMINATED, CANCELLED]
   history:
-    description: Whether to return sessions that have ended, too.
+    description: Whether to return sessions that have ended, too. By default the variable C(session_history), or else
+      V(false).
     type: bool
-    default: false
   agents:
     description: The inventory names of the agents. By default those that the pattern in the variable C(agent_group)
       matches, or else those of the group C(agents).
@@ -186,6 +187,10 @@ timer:
   description: The C(host) of the timer, when it C(ran_at) last and is C(late_at), and its C(problem) if it is late.
   returned: success
   type: dict
+refused:
+  description: Whether an option or a variable is not valid, so that no agent was asked.
+  returned: if it is so
+  type: bool
 unavailable:
   description: The agents whose sessions could not be read, by name.
   returned: success

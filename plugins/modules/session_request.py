@@ -29,7 +29,7 @@ options:
     description:
       - The calling playbook; only V(create) requires the options of a new session. V(prune) returns the images of all
         sessions in the queue.
-    choices: [create, list, prune]
+    choices: [create, prune]
     default: create
 """
 

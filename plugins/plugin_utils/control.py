@@ -35,7 +35,10 @@ class ControlAction(ActionBase):
 
     def queue(self, task_vars: Mapping[str, Any]) -> QueueStore:
         """Return the queue of this task, by default the folder next to the inventory."""
-        path = str(self._task.args.get("queue_path") or "")
+        return self.queue_at(str(self._task.args.get("queue_path") or ""), task_vars)
+
+    def queue_at(self, path: str, task_vars: Mapping[str, Any]) -> QueueStore:
+        """Return the queue in a folder, or if the path is empty in the one next to the inventory."""
         return QueueStore(path or default_path(task_vars.get("ansible_inventory_sources") or []))
 
     def entries(self, queue: QueueStore) -> list[QueueEntry]:

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base class of the actions about one session that start none: its logs, whether it is healthy, access to it."""
+"""Base class of the actions that look at sessions and start none: a list, logs, whether one is healthy, a token."""
 
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,6 @@ from ..module_utils._model.errors import as_phrase
 from ..module_utils._model.printable import printable, printable_data
 from ..module_utils._model.validation import ValidationError
 from ._queue.entry import QueueEntry
-from ._queue.store import QueueStore, default_path
 from ._report.record import to_json
 from ._report.verification import AgentReports
 from ._request.run_options import RunOptions
@@ -23,14 +23,10 @@ from .agent_results import HIDDEN
 from .agents_action import AgentsAction
 from .host_request import coerce
 from .request_file import read_user_options
-from .run_request import read_look
+from .run_request import LOOK, parse_request
 
 SESSION: Mapping[str, str] = {"name": "session_name", "id": "session_id", "queue_path": "session_queue_path"}
 """The variables that are the defaults of options which all of these actions have."""
-
-
-class RefusedError(Exception):
-    """The request is not valid. The message has a sentence for each problem."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,36 +64,45 @@ def read_parts(agents: Iterable[str], answers: Mapping[str, Answer]) -> Parts:
 
 
 class LookAction(AgentsAction):
-    """An action about one session, which starts none. An option that is not given is a variable of the inventory."""
+    """An action that starts no session. Options that are not given are variables of the inventory."""
 
-    def look(
-        self, spec: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str], task_vars: Mapping[str, Any]
-    ) -> tuple[RunOptions, str]:
-        """Return the options of a task, and the ``format`` among them; ``variables`` are their names as variables.
+    purpose = LOOK
+    """The purpose of the run, by which the variables are checked."""
 
-        Raises :class:`RefusedError` for those that are not valid, and :class:`AnsibleActionFail` for unknown ones.
-        """
-        given = {name: value for name, value in coerce(spec, self._task.args).items() if value is not None}
+    options: Mapping[str, Mapping[str, Any]]
+    """The options of the module."""
+
+    variables: Mapping[str, str]
+    """The variables that are the defaults of options, by their names."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result, known = super().run(tmp, task_vars), task_vars or {}
+        self.check_place(known)
+        given = {name: value for name, value in coerce(self.options, self._task.args).items() if value is not None}
         style = str(given.pop("format", ""))
-        values = self.session_variables(task_vars) | {variables[name]: value for name, value in given.items()}
+        variables = {self.variables[name]: value for name, value in given.items() if name in self.variables}
+        values = self.session_variables(known) | variables
         try:
             # From here on, what users give is only read, never passed to the templar.
-            run = read_look(values | read_user_options(values))
+            run = parse_request(values | read_user_options(values), self.purpose)[1]
             self.check(run)
         except ValidationError as error:
             text = str(error)
             for name in sorted(given, key=len, reverse=True):
-                text = text.replace(variables[name], name)
-            raise RefusedError(text) from None
-        return run, style
+                text = text.replace(self.variables.get(name, name), name)
+            return {**result, "failed": True, "changed": False, "refused": True, "msg": text}
+        return {**result, **self.look(run, known, style=style)}
+
+    @abstractmethod
+    def look(self, run: RunOptions, task_vars: Mapping[str, Any], *, style: str) -> dict[str, Any]:
+        """Do what the task is for, and return its result; with a ``style`` it is shown, else returned."""
 
     def check(self, run: RunOptions) -> None:
         """Raise :class:`ValidationError` for options that are not valid for this action."""
 
     def recorded(self, run: RunOptions, task_vars: Mapping[str, Any]) -> list[QueueEntry]:
         """Return the entries of the queue."""
-        path = run.queue_path or default_path(task_vars.get("ansible_inventory_sources") or [])
-        return self.entries(QueueStore(path))
+        return self.entries(self.queue_at(run.queue_path, task_vars))
 
     def published(
         self,

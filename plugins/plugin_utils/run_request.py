@@ -34,7 +34,7 @@ PRUNE = "prune"
 """The purpose of a run that removes images: it needs to know those of all sessions of the queue."""
 
 LIST = "list"
-"""The purpose of a run that starts no session, so that those that wait are not looked at."""
+"""The purpose of a run that lists sessions."""
 
 LOOK = "look"
 """The purpose of a run that looks at one session."""
@@ -89,7 +89,7 @@ def read_request(
     if repaired:
         spec = spec_from_dict(repaired.spec or {})
     # Pending sessions may start in this run, too.
-    entries = queue.entries() if purpose != LIST else []
+    entries = queue.entries()
     waiting = [entry for entry in entries if entry.waits_for_start]
     needing = entries if purpose == PRUNE else waiting
     images = {*(spec.images if spec else ()), *(image for entry in needing for image in entry.wanted_images)}
@@ -126,11 +126,6 @@ def _gateway_addresses(
 def _needs_keys(entry: QueueEntry, spec: SessionSpec | None) -> bool:
     """Return whether this run may go on with a session, for which it needs the public keys of its containers."""
     return bool(entry.plan) and (entry.state == CREATING or (spec is not None and entry.name == spec.name))
-
-
-def read_look(variables: Mapping[str, Any]) -> RunOptions:
-    """Return the options of a run that looks at one session. Raises :class:`ValidationError` with all problems."""
-    return parse_request(variables, LOOK)[1]
 
 
 def selected_id(run: RunOptions, entries: Iterable[QueueEntry]) -> str:

@@ -15,7 +15,6 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ..module_utils._model.images import Credential
 from ..module_utils._model.printable import printable, printable_data
 from ..module_utils._model.validation import ValidationError
-from ._queue.store import QueueStore, default_path
 from ._report.record import to_json, unplanned_record
 from ._request.registries import OPTION as REGISTRIES
 from ._request.spec import SessionSpec
@@ -93,7 +92,7 @@ class SessionAction(AgentsAction):
                 agents,
                 gateways,
                 task_vars["hostvars"],
-                lambda path: _queue_at(path, task_vars),
+                lambda path: self.queue_at(path, task_vars),
                 self._display.warning,
             )
         except ValidationError as error:
@@ -102,7 +101,7 @@ class SessionAction(AgentsAction):
             raise RequestRefusedError(_named_as_given(str(error), options)) from None
         return Site(
             request,
-            _queue_at(request.run.queue_path, task_vars),
+            self.queue_at(request.run.queue_path, task_vars),
             task_vars["hostvars"],
             ManagerRules.from_variables(task_vars),
             self._task.check_mode,
@@ -166,10 +165,6 @@ class TaskEdge:
             return self._hosts.render(agent, self._action.find_template(name), known, folders)
         except AnsibleError as error:
             raise AnsibleActionFail(f"the template {name!r} cannot be rendered: {error}") from error
-
-
-def _queue_at(path: str, task_vars: Mapping[str, Any]) -> QueueStore:
-    return QueueStore(path or default_path(task_vars.get("ansible_inventory_sources") or []))
 
 
 def _named_as_given(text: str, options: Iterable[str]) -> str:

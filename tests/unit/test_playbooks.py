@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -11,12 +10,10 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import RunOptions
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
 from tests.unit.builders import REPOSITORY
 
 PLAYBOOKS = sorted((REPOSITORY / "playbooks").rglob("*.yml"))
-OF_THE_RUN = re.compile(r"(?:__session_run\.|__session_request\.run\.|\['run'\]\[')(\w+)")
 VARIABLE = re.compile(r"(?<![\w.'\[])session_\w+(?= \|)")
 FILE = re.compile(r"(?:import_tasks|include_tasks|import_playbook): (\S+)")
 
@@ -24,7 +21,6 @@ FILE = re.compile(r"(?:import_tasks|include_tasks|import_playbook): (\S+)")
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_everything_a_play_references_exists(path: Path) -> None:
     text = path.read_text()
-    assert {*OF_THE_RUN.findall(text)} <= {field.name for field in dataclasses.fields(RunOptions)}
     assert {*VARIABLE.findall(text)} <= {*specification()}
     assert [name for name in FILE.findall(text) if not (path.parent / name).is_file()] == []
 
@@ -65,12 +61,13 @@ def test_a_playbook_that_looks_at_one_session_is_one_task_whose_options_are_vari
 @pytest.mark.parametrize(
     ("name", "module", "options"),
     [
+        ("list_sessions", "session_info", {"format", "path", "page_path"}),
         ("list_agents", "agent_info", {"format", "path"}),
         ("cordon_agents", "agent_state", {"state"}),
         ("verify_isolation", "isolation_verify", {"format"}),
     ],
 )
-def test_a_playbook_about_agents_is_one_task(name: str, module: str, options: set[str]) -> None:
+def test_a_playbook_about_the_cluster_is_one_task(name: str, module: str, options: set[str]) -> None:
     (play,) = yaml.safe_load((REPOSITORY / f"playbooks/{name}.yml").read_text())
     (task,) = play["tasks"]
     assert {*task[f"backendai.cluster.{module}"]} == options
@@ -78,8 +75,7 @@ def test_a_playbook_about_agents_is_one_task(name: str, module: str, options: se
 
 def test_references_are_found() -> None:
     text = "".join(path.read_text() for path in PLAYBOOKS)
-    assert {"queue_path", "history"} <= {*OF_THE_RUN.findall(text)}
-    assert {"session_history", "session_page_path"} <= {*VARIABLE.findall(text)}
+    assert {"session_list_path", "session_page_path"} <= {*VARIABLE.findall(text)}
     assert {"tasks/select_agents.yml", "schedule_sessions.yml"} <= {*FILE.findall(text)}
 
 

@@ -3,88 +3,43 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
-from tests.integration.ansible_settings import ROOT
 from tests.unit.builders import agent_facts
-from tests.unit.plugins.action.test_session_info_plays import environment
+from tests.unit.plugins.action.play_site import SURVEYED, TEAMS, PlaySite
 
-#: Agents that keep whether they are in service; one whose file ``away-NAME`` is there cannot be reached.
-SSH = """#!{python}
-import json, sys
-from pathlib import Path
-
-folder = Path({folder!r})
-agent = next(word for word in sys.argv if word in ("agent1", "agent2", "agent3"))
-if (folder / f"away-{{agent}}").exists():
-    print("no route to host", file=sys.stderr)
-    sys.exit(255)
-stream = sys.stdin.buffer
-stream.read(int(stream.readline()))
-stream.read(json.loads(stream.readline())["size"])
-request = json.loads(stream.read())
-options = request["options"]
-with (folder / "asked").open("a") as asked:
-    asked.write(f"{{agent}}:{{request['phase']}}\\n")
-if request["phase"] == "survey":
-    result = json.loads((folder / agent).read_text())
+# Agents keep whether they are in service.
+ACT = f"""
+if phase == "survey":
+    {SURVEYED}
 else:
-    cordon, wanted = folder / f"cordon-{{agent}}", options["state"] == "present"
+    cordon, wanted = folder / f"cordon-{{host}}", options["state"] == "present"
     before = cordon.exists()
-    if wanted and not request["check_mode"]:
+    if wanted and not check:
         cordon.write_text(options["reason"])
-    elif not wanted and not request["check_mode"]:
+    elif not wanted and not check:
         cordon.unlink(missing_ok=True)
     description = f"cordoned by {{options['by']}} ({{options['reason']}})" if wanted else ""
     result = {{"changed": wanted != before, "cordoned_before": before, "description": description, "sessions": []}}
-print({mark!r} + json.dumps({{"result": result}}))
 """
 ON_TWO = ("-e", "agent_names=agent1,agent2", "-e", "agent_cordon_reason=disk")
 
 
-class Site:
-    """A folder with an inventory of three agents."""
+class Site(PlaySite):
+    """A site with three agents."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "ssh").write_text(SSH.format(python=sys.executable, folder=str(folder), mark=MARK))
-        (folder / "ssh").chmod(0o755)
         names = ("agent1", "agent2", "agent3")
+        super().__init__(folder, ACT, {"agents": names})
         for name in names:
-            (folder / name).write_text(json.dumps({"agent": agent_facts(name).to_dict(), "error": None}))
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        variables = {"ansible_ssh_executable": str(folder / "ssh"), "ansible_python_interpreter": "/usr/bin/python3"}
-        agents = {"hosts": {name: {} for name in names}, "vars": variables}
-        inventory = {"all": {"hosts": {"localhost": local}, "children": {"agents": agents}}}
-        (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
-
-    def play(self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str) -> tuple[int, str]:
-        """Run a playbook, the name of one or its plays; return its exit code and its output."""
-        if not isinstance(playbook, str):
-            (self.folder / "play.yml").write_text(yaml.safe_dump(playbook))
-            playbook = str(self.folder / "play.yml")
-        inventory = str(self.folder / "inventory.yml")
-        line = [sys.executable, "-m", "ansible", "playbook", "-i", inventory, playbook, *arguments]
-        run = subprocess.run(line, cwd=ROOT, env=environment(settings), capture_output=True, text=True, check=False)
-        return run.returncode, run.stdout + run.stderr
+            self.hold(name, agent_facts(name))
 
     @property
     def cordoned(self) -> dict[str, str]:
         """The reasons of the agents that are out of service."""
         return {path.name.removeprefix("cordon-"): path.read_text() for path in sorted(self.folder.glob("cordon-*"))}
-
-    @property
-    def asked(self) -> list[str]:
-        """What agents were asked, in any order."""
-        path = self.folder / "asked"
-        return sorted(path.read_text().split()) if path.exists() else []
 
 
 @pytest.fixture
@@ -92,11 +47,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
-    ids=["as usual", "any_errors_fatal", "strategy: free"],
-)
+@TEAMS
 def test_agents_are_taken_out_of_service_and_back_with_the_settings_that_a_team_has(
     site: Site, settings: dict[str, str]
 ) -> None:
@@ -154,11 +105,7 @@ def test_each_host_of_a_play_may_be_taken_out_while_it_is_worked_on(site: Site) 
     assert site.asked == ["agent1:cordon", "agent2:cordon", "agent3:cordon"]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
-    ids=["as usual", "any_errors_fatal", "strategy: free"],
-)
+@TEAMS
 def test_agents_are_listed_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
     (site.folder / "away-agent2").touch()
     path = site.folder / "agents.json"

@@ -598,8 +598,6 @@ def test_the_queue_is_the_one_that_the_inventory_names(run: Run, tmp_path: Path)
         ({"status": ["GONE"]}, {}, "value of status must be one or more of: .*GONE"),
         ({"nmae": "x"}, {}, "nmae. Supported parameters include"),
         ({"history": "perhaps"}, {}, "argument 'history' is of type"),
-        ({}, {"session_queue_policy": "best"}, "session_queue_policy"),
-        ({"queue_patience": -1}, {}, "session_queue_patience"),
         ({}, {"ansible_play_hosts_all": AGENTS}, "for each of the 3 hosts of the play: set run_once: true, or move it"),
     ],
 )
@@ -608,6 +606,43 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(AnsibleActionFail, match=message):
         run(ActionModule, {"agents": [], **args}, variables)
+
+
+@pytest.mark.parametrize(
+    ("args", "variables", "message"),
+    [
+        (
+            {},
+            {"session_queue_policy": "best"},
+            "value of session_queue_policy must be one of: fifo, lifo, drf, got: best.",
+        ),
+        ({"queue_patience": -1}, {}, "queue_patience: -1 must be a whole number from 0 to 10000."),
+        (
+            {},
+            {"session_lst_path": "x"},
+            "session_lst_path is not an option of a session; did you mean session_list_path?",
+        ),
+    ],
+)
+def test_an_option_that_is_not_valid_is_refused_and_nobody_is_asked(
+    run: Run, monkeypatch: pytest.MonkeyPatch, args: dict[str, Any], variables: dict[str, Any], message: str
+) -> None:
+    monkeypatch.delattr(ActionModule, "survey")
+    refused = run(ActionModule, args, variables)
+    assert (refused["failed"], refused["refused"], refused["changed"]) == (True, True, False)
+    assert refused["msg"].startswith(message)
+
+
+def test_ended_sessions_are_listed_by_the_variable_of_operators_or_the_file_of_a_user(
+    run: Run, queue: QueueStore, tmp_path: Path
+) -> None:
+    queue.save(requested(1, state="TERMINATED", spec=None))
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"session_history": True}))
+    assert returned(run, {}, agents=[]) == []
+    for variables in ({"session_history": "yes"}, {"session_request_path": str(request)}):
+        assert returned(run, variables, agents=[]) == ["session-1"]
+    assert returned(run, {"session_history": True}, agents=[], history=False) == []
 
 
 def test_an_agent_that_the_inventory_does_not_have_is_refused(run: Run) -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
-from tests.integration.ansible_settings import ROOT
 from tests.unit.builders import plan, requested
-from tests.unit.plugins.action.test_session_info_plays import PLAY, SAVE, await_lines, environment
+from tests.unit.plugins.action.play_site import PLAY, TEAMS, PlaySite, await_lines, save
 from tests.unit.plugins.plugin_utils._report.test_logs import logged
 from tests.unit.plugins.plugin_utils._report.test_verification import part
 
@@ -34,95 +29,28 @@ ISSUED = {
     "expires_at": 1772337597,
     "token": "head.claims.signature",
 }
-TEAMS = pytest.mark.parametrize(
-    "settings",
-    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
-    ids=["as usual", "any_errors_fatal", "strategy: free"],
-)
-
-#: Hosts that answer with what is in the file of their name and the phase. A file ``hang-PHASE`` lets them hang.
-SSH = """#!{python}
-import json, os, sys, time
-from pathlib import Path
-
-folder = Path({folder!r})
-host = next(word for word in sys.argv if word in ("agent1", "agent2", "gateway1", "gateway2"))
-if "-O" in sys.argv:
-    sys.exit(1)
-if (folder / f"{{host}}-away").exists():
-    print("no route to host", file=sys.stderr)
-    sys.exit(255)
-stream = sys.stdin.buffer
-stream.read(int(stream.readline()))
-stream.read(json.loads(stream.readline())["size"])
-request = json.loads(stream.read())
-words = [host, request["phase"], request["options"].get("operation")]
-name = "-".join(filter(None, words))
-with (folder / "asked").open("a") as asked:
-    asked.write(f"{{name}}\\n")
-if (folder / f"hang-{{name}}").exists():
-    with (folder / "hanging").open("a") as hanging:
-        hanging.write(f"{{os.getpid()}}\\n")
-    time.sleep(600)
-print({mark!r} + json.dumps({{"result": json.loads((folder / name).read_text())}}))
-"""
+SAVE = save("found")
 
 
-class Site:
-    """A folder with an inventory of agents and gateways, and the queue of a session that runs."""
+class Site(PlaySite):
+    """A site with a session that runs. Hosts answer with the file of the request's name."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "ssh").write_text(SSH.format(python=sys.executable, folder=str(folder), mark=MARK))
-        (folder / "ssh").chmod(0o755)
+        groups = {f"{kind}s": [f"{kind}1", f"{kind}2"] for kind in ("agent", "gateway")}
+        super().__init__(folder, "result = json.loads((folder / name).read_text())", groups)
         QueueStore(str(folder / ".queue")).save(requested(id=MADE.id, name=MADE.name, state="RUNNING", plan=MADE))
         for agent in MADE.agents:
-            self.answer(f"{agent}-logs", {"parts": [logged(MADE, agent)], "error": None})
-            self.answer(f"{agent}-verify", {"parts": [part(MADE, agent)], "error": None})
-            self.answer(f"{agent}-marker-find", {"observed": {MADE.kernels_on(agent)[0].hostname: SIGHT}})
+            self.answer(f"{agent}:logs", {"parts": [logged(MADE, agent)], "error": None})
+            self.answer(f"{agent}:verify", {"parts": [part(MADE, agent)], "error": None})
+            self.answer(f"{agent}:marker:find", {"observed": {MADE.kernels_on(agent)[0].hostname: SIGHT}})
         for gateway in ("gateway1", "gateway2"):
-            self.answer(f"{gateway}-token", ISSUED)
-        self.answer("agent1-marker-create", {"created": ["/data"]})
-        self.answer("agent1-marker-remove", {"leftover": []})
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        variables = {"ansible_ssh_executable": str(folder / "ssh"), "ansible_python_interpreter": "/usr/bin/python3"}
-        groups = {
-            f"{kind}s": {"hosts": {f"{kind}{number}": {} for number in (1, 2)}, "vars": variables}
-            for kind in ("agent", "gateway")
-        }
-        inventory = {"all": {"hosts": {"localhost": local}, "children": groups}}
-        (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
+            self.answer(f"{gateway}:token", ISSUED)
+        self.answer("agent1:marker:create", {"created": ["/data"]})
+        self.answer("agent1:marker:remove", {"leftover": []})
 
     def answer(self, request: str, result: dict[str, Any]) -> None:
         """Let a host answer a request with a result."""
         (self.folder / request).write_text(json.dumps(result))
-
-    def line(self, playbook: str | list[dict[str, Any]], *arguments: str) -> list[str]:
-        """Return the command line of a playbook: the name of one, or its plays."""
-        if not isinstance(playbook, str):
-            (self.folder / "play.yml").write_text(yaml.safe_dump(playbook))
-            playbook = str(self.folder / "play.yml")
-        inventory = str(self.folder / "inventory.yml")
-        extra = ["-e", f"result={self.folder}/result.json"]
-        return [sys.executable, "-m", "ansible", "playbook", "-i", inventory, *extra, playbook, *arguments]
-
-    def play(
-        self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a playbook."""
-        line = self.line(playbook, *arguments)
-        return subprocess.run(line, cwd=ROOT, env=environment(settings), capture_output=True, text=True, check=False)
-
-    @property
-    def result(self) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
-        return result
-
-    @property
-    def asked(self) -> list[str]:
-        """The requests of hosts, in any order."""
-        path = self.folder / "asked"
-        return sorted(path.read_text().split()) if path.exists() else []
 
 
 @pytest.fixture
@@ -138,14 +66,7 @@ def task(module: str, **more: Any) -> dict[str, Any]:
 @contextlib.contextmanager
 def interrupted(site: Site, number: signal.Signals, playbook: str, *arguments: str) -> Iterator[None]:
     """Run a playbook in the block, then send it a signal, and wait for the end of all of its processes."""
-    # Whoever runs the tests in the background may have signals ignored.
-    line = ["env", "--default-signal=INT,TERM", *site.line(playbook, *arguments)]
-    with (
-        (site.folder / "output").open("wb") as shown,
-        subprocess.Popen(
-            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
-        ) as run,
-    ):
+    with site.running(playbook, *arguments) as run:
         yield
         run.send_signal(number)
         assert run.wait(90) != 0
@@ -172,21 +93,21 @@ def _processes(folder: Path) -> list[str]:
 def test_logs_are_shown_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
     path = site.folder / "logs.json"
     variables = {"session_name": MADE.name, "session_logs_path": str(path)}
-    run = site.play("backendai.cluster.session_logs", "-e", json.dumps(variables), **settings)
+    run = site.run("backendai.cluster.session_logs", "-e", json.dumps(variables), **settings)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "== main1 on agent1: running ==\nI am main1\n== sub1 on agent2: running ==\nI am sub1\n" in run.stdout
     assert [kernel["log"] for kernel in json.loads(path.read_text())["kernels"]] == [["I am main1"], ["I am sub1"]]
-    assert site.asked == ["agent1-logs", "agent2-logs"]
+    assert site.asked == ["agent1:logs", "agent2:logs"]
 
 
 def test_a_task_returns_logs_and_the_agents_that_are_away(site: Site) -> None:
-    (site.folder / "agent2-away").touch()
+    (site.folder / "away-agent2").touch()
     reading = task("session_logs", ignore_errors=True)
-    run = site.play([{**PLAY, "tasks": [reading, SAVE]}])
+    run = site.run([{**PLAY, "tasks": [reading, SAVE]}])
     assert run.returncode == 0, run.stdout + run.stderr
     assert [kernel["log"] for kernel in site.result["kernels"]] == [["I am main1"], []]
     assert {name: agent["problem"] for name, agent in site.result["unavailable"].items()} == {"agent2": "unreachable"}
-    run = site.play("backendai.cluster.session_logs", "-e", f"session_name={MADE.name}")
+    run = site.run("backendai.cluster.session_logs", "-e", f"session_name={MADE.name}")
     assert run.returncode == 2
     assert "agent2 is unavailable: " in run.stdout + run.stderr
     assert "no route to host" in run.stdout + run.stderr
@@ -194,18 +115,18 @@ def test_a_task_returns_logs_and_the_agents_that_are_away(site: Site) -> None:
 
 def test_a_task_about_logs_may_loop_and_runs_once(site: Site) -> None:
     looping = task("session_logs", args={"kernel": "{{ item }}"}, loop=["main1", "sub1"], run_once=True)
-    run = site.play([{**PLAY, "hosts": "agents", "tasks": [looping, {**SAVE, "run_once": True}]}])
+    run = site.run([{**PLAY, "hosts": "agents", "tasks": [looping, {**SAVE, "run_once": True}]}])
     assert run.returncode == 0, run.stdout + run.stderr
     assert [result["kernels"][0]["hostname"] for result in site.result["results"]] == ["main1", "sub1"]
-    run = site.play([{**PLAY, "hosts": "agents", "tasks": [task("session_logs")]}])
+    run = site.run([{**PLAY, "hosts": "agents", "tasks": [task("session_logs")]}])
     assert (run.returncode, "set run_once: true" in run.stdout + run.stderr) == (2, True)
 
 
 def test_a_limit_hides_an_agent_of_logs(site: Site) -> None:
-    run = site.play("backendai.cluster.session_logs", "-e", f"session_name={MADE.name}", "--limit", "localhost,agent1")
+    run = site.run("backendai.cluster.session_logs", "-e", f"session_name={MADE.name}", "--limit", "localhost,agent1")
     assert run.returncode == 2
     assert "agent2 is unavailable: hidden by --limit" in run.stdout + run.stderr
-    assert site.asked == ["agent1-logs"]
+    assert site.asked == ["agent1:logs"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -223,7 +144,7 @@ def test_logs_are_followed_until_the_run_is_interrupted(site: Site, number: sign
 def test_a_session_is_verified_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
     path = site.folder / "report.json"
     variables = {"session_name": MADE.name, "session_report_path": str(path)}
-    run = site.play("backendai.cluster.verify_session", "-e", json.dumps(variables), **settings)
+    run = site.run("backendai.cluster.verify_session", "-e", json.dumps(variables), **settings)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "mount /data: the same in all containers (compared by a marker file of main1)" in run.stdout
     assert "Session train-llm is healthy." in run.stdout
@@ -231,29 +152,29 @@ def test_a_session_is_verified_with_the_settings_that_a_team_has(site: Site, set
     # Progress is beside the result.
     assert "Test the session (agent1): done" in run.stderr
     assert site.asked == [
-        *("agent1-marker-create", "agent1-marker-find", "agent1-marker-remove", "agent1-verify"),
-        *("agent2-marker-find", "agent2-verify"),
+        *("agent1:marker:create", "agent1:marker:find", "agent1:marker:remove", "agent1:verify"),
+        *("agent2:marker:find", "agent2:verify"),
     ]
 
 
 def test_a_task_returns_what_is_wrong_with_a_session(site: Site) -> None:
-    (site.folder / "agent2-away").touch()
-    run = site.play([{**PLAY, "tasks": [task("session_verify", ignore_errors=True), SAVE]}])
+    (site.folder / "away-agent2").touch()
+    run = site.run([{**PLAY, "tasks": [task("session_verify", ignore_errors=True), SAVE]}])
     assert run.returncode == 0, run.stdout + run.stderr
     assert (site.result["healthy"], site.result["unavailable"]["agent2"]["problem"]) == (False, "unreachable")
     assert "1 unavailable agent" in site.result["msg"]
-    run = site.play("backendai.cluster.verify_session", "-e", f"session_name={MADE.name}")
+    run = site.run("backendai.cluster.verify_session", "-e", f"session_name={MADE.name}")
     assert run.returncode == 2
     assert "Session train-llm is not healthy." in run.stdout
 
 
-@pytest.mark.parametrize("step", ["agent1-marker-create", "agent2-marker-find"])
+@pytest.mark.parametrize("step", ["agent1:marker:create", "agent2:marker:find"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_removes_its_marker_files(site: Site, step: str, number: signal.Signals) -> None:
     (site.folder / f"hang-{step}").touch()
     with interrupted(site, number, "backendai.cluster.verify_session", "-e", f"session_name={MADE.name}"):
         await_lines(site.folder / "hanging", 1)
-    assert "agent1-marker-remove" in site.asked
+    assert "agent1:marker:remove" in site.asked
 
 
 # ---- session_token
@@ -263,22 +184,22 @@ def test_an_interrupted_run_removes_its_marker_files(site: Site, step: str, numb
 def test_a_token_is_written_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
     path = site.folder / "my.token"
     variables = {"session_name": MADE.name, "session_token_path": str(path)}
-    run = site.play("backendai.cluster.session_token", "-e", json.dumps(variables), "-v", **settings)
+    run = site.run("backendai.cluster.session_token", "-e", json.dumps(variables), "-v", **settings)
     assert run.returncode == 0, run.stdout + run.stderr
     assert path.read_text() == "head.claims.signature\n"
     lines = [line for line in run.stdout.splitlines() if "head.claims.signature" in line]
     assert [line.split() for line in lines] == [["web", "https://door/s/train-llm/web/?token=head.claims.signature"]]
-    assert site.asked == ["gateway1-token"]
+    assert site.asked == ["gateway1:token"]
 
 
 def test_a_task_returns_links_and_no_token(site: Site) -> None:
     path = site.folder / "my.token"
-    (site.folder / "gateway1-away").touch()
-    run = site.play([{**PLAY, "tasks": [task("session_token", args={"path": str(path)}), SAVE]}], "-vvv")
+    (site.folder / "away-gateway1").touch()
+    run = site.run([{**PLAY, "tasks": [task("session_token", args={"path": str(path)}), SAVE]}], "-vvv")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "head.claims.signature" not in run.stdout + run.stderr + json.dumps(site.result)
     assert (site.result["links"]["apps"], site.result["path"]) == ([APP], str(path))
-    assert (path.read_text(), site.asked) == ("head.claims.signature\n", ["gateway2-token"])
+    assert (path.read_text(), site.asked) == ("head.claims.signature\n", ["gateway2:token"])
 
 
 def test_without_a_gateway_that_can_be_reached_there_is_no_token(site: Site) -> None:
@@ -288,8 +209,8 @@ def test_without_a_gateway_that_can_be_reached_there_is_no_token(site: Site) -> 
         ({"gateway_group": "nobody"}, "gateway_group: 'nobody' has no hosts; a token is signed by a gateway."),
         ({}, "no gateway can sign a token: gateway1 is unavailable: "),
     ):
-        run = site.play("backendai.cluster.session_token", "-e", json.dumps({**variables, **more}))
+        run = site.run("backendai.cluster.session_token", "-e", json.dumps({**variables, **more}))
         assert (run.returncode, problem in run.stdout + run.stderr) == (2, True), run.stdout + run.stderr
         for name in ("gateway1", "gateway2"):
-            (site.folder / f"{name}-away").touch()
+            (site.folder / f"away-{name}").touch()
     assert not path.exists()

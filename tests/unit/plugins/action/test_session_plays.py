@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,63 +12,37 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.integration.ansible_settings import ROOT
 from tests.unit.builders import IMAGE, agent_facts, holders
-from tests.unit.plugins.action.test_session_info_plays import await_lines, environment, lives
+from tests.unit.plugins.action.play_site import PLAY, SURVEYED, TEAMS, PlaySite, await_lines, lives, save
 
-#: Agents that claim, start and remove sessions: ``parts`` has what they hold. A file ``hang-STEP`` lets a step hang.
-SSH = """#!{python}
-import json, os, sys, time
-from pathlib import Path
-
-folder = Path({folder!r})
-agent = next(word for word in sys.argv if word in ("agent1", "agent2"))
-if "-O" in sys.argv:
-    sys.exit(1)
-stream = sys.stdin.buffer
-stream.read(int(stream.readline()))
-stream.read(json.loads(stream.readline())["size"])
-request = json.loads(stream.read())
-options, check = request["options"], request["check_mode"]
-
-def hang(step):
-    if (folder / f"hang-{{step}}").exists():
-        with (folder / "hanging").open("a") as hanging:
-            hanging.write(f"{{os.getpid()}}\\n")
-        (folder / "worker").write_text(str(os.getppid()))
-        time.sleep(600)
-
+# Agents claim, start and remove sessions: ``parts`` has what they hold.
+ACT = f"""
 def start(entry):
     reply = {{"steps": entry["steps"]}}
-    part = folder / "parts" / f"{{agent}}-{{entry['id']}}"
+    part = folder / "parts" / f"{{host}}-{{entry['id']}}"
     for step in entry["steps"]:
         hang(step)
         if step == "claim" and not check:
             part.write_text(json.dumps(entry["plan"]))
-            names = [k["hostname"] for k in entry["plan"]["kernels"] if k["agent"] == agent]
+            names = [k["hostname"] for k in entry["plan"]["kernels"] if k["agent"] == host]
             reply["public_keys"] = {{name: {{"user": "USER", "host": "HOST"}} for name in names}}
         if step == "commit" and not check:
-            names = [k["hostname"] for k in json.loads(part.read_text())["kernels"] if k["agent"] == agent]
+            names = [k["hostname"] for k in json.loads(part.read_text())["kernels"] if k["agent"] == host]
             reply["containers"] = {{name: {{"status": "running", "image_digest": "sha256:1"}} for name in names}}
     return reply
 
 def remove(entry):
-    (folder / "parts" / f"{{agent}}-{{entry['id']}}").unlink(missing_ok=True)
+    (folder / "parts" / f"{{host}}-{{entry['id']}}").unlink(missing_ok=True)
     return {{"failed": "x" * 100000}} if (folder / "talks").exists() else {{}}
 
-with (folder / "asked").open("a") as asked:
-    asked.write(f"{{agent}}:{{request['phase']}}\\n")
-hang(request["phase"])
-if request["phase"] == "survey":
-    result = json.loads((folder / agent).read_text())
+if phase == "survey":
+    {SURVEYED}
 else:
-    act = {{"start": start, "remove": remove}}[request["phase"]]
+    act = {{"start": start, "remove": remove}}[phase]
     result = {{"changed": True, "sessions": {{entry["id"]: act(entry) for entry in options["sessions"]}}}}
-print({mark!r} + json.dumps({{"result": result}}))
 """
-PLAY: dict[str, Any] = {"hosts": "localhost", "gather_facts": False}
 TRAIN: dict[str, Any] = {
     "name": "train",
     "image": IMAGE,
@@ -79,50 +51,24 @@ TRAIN: dict[str, Any] = {
     "resources": {"cpu": 8, "mem": "1g"},
     "env": {"TOKEN": "hunter2"},
 }
+SAVE = save("made")
 VARIABLES = [word for name, value in TRAIN.items() for word in ("-e", json.dumps({f"session_{name}": value}))]
 
 
-class Site:
-    """A folder with an inventory of two agents with eight cores each."""
+class Site(PlaySite):
+    """A site with two agents with eight cores each."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder, ACT, {"agents": ["agent1", "agent2"]})
+        self.variables["session_record_path"] = f"{folder}/record.json"
         (folder / "parts").mkdir()
-        (folder / "ssh").write_text(SSH.format(python=sys.executable, folder=str(folder), mark=MARK))
-        (folder / "ssh").chmod(0o755)
         for name in ("agent1", "agent2"):
-            (folder / name).write_text(json.dumps({"agent": agent_facts(name).to_dict(), "error": None}))
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        variables = {"ansible_ssh_executable": str(folder / "ssh"), "ansible_python_interpreter": "/usr/bin/python3"}
-        agents = {"hosts": {"agent1": {}, "agent2": {}}, "vars": variables}
-        inventory = {"all": {"hosts": {"localhost": local}, "children": {"agents": agents}}}
-        (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
-
-    def line(self, playbook: str | list[dict[str, Any]], *arguments: str) -> list[str]:
-        """Return the command line of a playbook: the name of one, or its plays."""
-        if not isinstance(playbook, str):
-            (self.folder / "play.yml").write_text(yaml.safe_dump(playbook))
-            playbook = str(self.folder / "play.yml")
-        paths = ["-e", f"session_record_path={self.folder}/record.json", "-e", f"result={self.folder}/result.json"]
-        inventory = str(self.folder / "inventory.yml")
-        return [sys.executable, "-m", "ansible", "playbook", "-i", inventory, *paths, playbook, *arguments]
-
-    def play(
-        self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a playbook."""
-        line = self.line(playbook, *arguments)
-        return subprocess.run(line, cwd=ROOT, env=environment(settings), capture_output=True, text=True, check=False)
+            self.hold(name, agent_facts(name))
 
     @property
     def record(self) -> dict[str, Any]:
         record: dict[str, Any] = json.loads((self.folder / "record.json").read_text())
         return record
-
-    @property
-    def result(self) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
-        return result
 
     @property
     def parts(self) -> list[str]:
@@ -133,17 +79,12 @@ class Site:
     def states(self) -> list[str]:
         return [entry.state for entry in QueueStore(str(self.folder / ".queue")).entries()]
 
-    def hold(self) -> None:
+    def hold_session(self) -> None:
         """Let the agents answer surveys with the session of the queue, which they run."""
         (entry,) = QueueStore(str(self.folder / ".queue")).entries()
         assert entry.plan
         for name, facts in holders(entry.plan).items():
-            (self.folder / name).write_text(json.dumps({"agent": facts.to_dict(), "error": None}))
-
-    @property
-    def asked(self) -> list[str]:
-        path = self.folder / "asked"
-        return path.read_text().split() if path.exists() else []
+            self.hold(name, facts)
 
 
 @pytest.fixture
@@ -156,19 +97,9 @@ def task(**more: Any) -> dict[str, Any]:
     return {"backendai.cluster.session": args, "register": "made", **more}
 
 
-SAVE = {
-    "ansible.builtin.copy": {"content": "{{ made | to_json }}", "dest": "{{ result }}"},
-    "delegate_to": "localhost",
-}
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
-    ids=["as usual", "any_errors_fatal", "strategy: free"],
-)
+@TEAMS
 def test_a_session_is_created_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
-    run = site.play("backendai.cluster.create_session", *VARIABLES, "-v", **settings)
+    run = site.run("backendai.cluster.create_session", *VARIABLES, "-v", **settings)
     assert run.returncode == 0, run.stdout + run.stderr
     assert (site.record["status"], site.parts, site.states) == ("RUNNING", ["agent1", "agent2"], ["RUNNING"])
     assert "Session train is RUNNING." in run.stdout
@@ -184,7 +115,7 @@ def test_a_task_returns_what_later_tasks_need(site: Site) -> None:
         "loop": "{{ made.session.kernels }}",
     }
     counted = {"ansible.builtin.assert": {"that": ["groups.containers == ['main1', 'sub1']", "made is changed"]}}
-    run = site.play([{**PLAY, "tasks": [task(), SAVE, named, counted]}])
+    run = site.run([{**PLAY, "tasks": [task(), SAVE, named, counted]}])
     assert run.returncode == 0, run.stdout + run.stderr
     assert [kernel["agent"] for kernel in site.result["session"]["kernels"]] == ["agent1", "agent2"]
     assert "hunter2" not in json.dumps(site.result)
@@ -192,25 +123,24 @@ def test_a_task_returns_what_later_tasks_need(site: Site) -> None:
 
 def test_the_play_has_fixed_defaults_and_a_manager_s_variable_wins_over_them(site: Site) -> None:
     capacity = {"cpu": 8, "mem": 64 << 30, "cuda.device": 4}
-    facts = agent_facts("agent1", capacity=capacity).to_dict()
-    (site.folder / "agent1").write_text(json.dumps({"agent": facts, "error": None}))
+    site.hold("agent1", agent_facts("agent1", capacity=capacity))
     asked = [
         "-e",
         json.dumps({"session_name": "train", "session_image": IMAGE, "session_resources": {"cuda.device": 2}}),
     ]
-    plain = site.play("backendai.cluster.create_session", *asked)
+    plain = site.run("backendai.cluster.create_session", *asked)
     assert plain.returncode == 0, plain.stdout + plain.stderr
     assert site.record["resources"]["container"] == {"cpu": 1, "mem": 1 << 30, "cuda.device": 2}
     assert "are the defaults, whatever GPUs a container has" in " ".join((plain.stdout + plain.stderr).split())
     manager = json.dumps({"__session_defaults": {"per_gpu": {"mem": "2g"}}, "session_name": "other"})
-    followed = site.play("backendai.cluster.create_session", *asked, "-e", manager)
+    followed = site.run("backendai.cluster.create_session", *asked, "-e", manager)
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert site.record["resources"]["container"] == {"cpu": 4, "mem": 4 << 30, "cuda.device": 2}
     assert "Each container with cuda.device 2 gets cpu 4, mem 4g: " in followed.stdout
 
 
 def test_check_mode_shows_the_plan_and_changes_nothing(site: Site) -> None:
-    run = site.play([{**PLAY, "tasks": [task()]}], "--check", "--diff")
+    run = site.run([{**PLAY, "tasks": [task()]}], "--check", "--diff")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "+session train: multi-node, 2 containers of lab/python:1" in run.stdout
     assert "changed=1" in run.stdout
@@ -219,11 +149,11 @@ def test_check_mode_shows_the_plan_and_changes_nothing(site: Site) -> None:
 
 def test_a_play_with_all_agents_makes_one_session(site: Site) -> None:
     play = {**PLAY, "hosts": "agents"}
-    run = site.play([{**play, "tasks": [task()]}])
+    run = site.run([{**play, "tasks": [task()]}])
     assert run.returncode == 2
     assert "set run_once: true" in run.stdout + run.stderr
     assert site.asked == []
-    run = site.play([{**play, "tasks": [task(run_once=True)]}])
+    run = site.run([{**play, "tasks": [task(run_once=True)]}])
     assert run.returncode == 0, run.stdout + run.stderr
     assert site.parts == ["agent1", "agent2"]
 
@@ -234,21 +164,21 @@ def test_a_play_that_ignores_run_once_makes_no_session(site: Site, name: str) ->
     settings = settings.replace("collections_path = ", f"collections_path = {ROOT}/")
     (site.folder / "ansible.cfg").write_text(settings)
     play, config = {**PLAY, "tasks": [task(run_once=True)]}, str(site.folder / "ansible.cfg")
-    run = site.play([{**play, "hosts": "agents"}], ANSIBLE_CONFIG=config)
+    run = site.run([{**play, "hosts": "agents"}], ANSIBLE_CONFIG=config)
     assert run.returncode == 2
     shown = " ".join((run.stdout + run.stderr).split())
     assert f"run_once has no effect with strategy: {name}. Move it to a play with hosts: localhost." in shown
     assert site.asked == []
-    run = site.play([play], ANSIBLE_CONFIG=config)
+    run = site.run([play], ANSIBLE_CONFIG=config)
     assert run.returncode == 0, run.stdout + run.stderr
     assert site.parts == ["agent1", "agent2"]
 
 
 def test_the_strategy_of_a_play_counts_more_than_that_of_the_configuration(site: Site) -> None:
     play = {**PLAY, "hosts": "agents", "tasks": [task(run_once=True)]}
-    run = site.play([{**play, "strategy": "free"}])
+    run = site.run([{**play, "strategy": "free"}])
     assert (run.returncode, site.asked) == (2, [])
-    run = site.play([{**play, "strategy": "linear"}], ANSIBLE_STRATEGY="free")
+    run = site.run([{**play, "strategy": "linear"}], ANSIBLE_STRATEGY="free")
     assert run.returncode == 0, run.stdout + run.stderr
     assert site.parts == ["agent1", "agent2"]
 
@@ -256,21 +186,21 @@ def test_the_strategy_of_a_play_counts_more_than_that_of_the_configuration(site:
 def test_a_task_may_loop_and_be_delegated(site: Site) -> None:
     args = {"name": "{{ item }}", "cluster_size": 1, "resources": {"cpu": 1, "mem": "1g"}}
     looping = task(args=args, loop=["one", "two"], delegate_to="localhost", vars={"ansible_user": "odd"})
-    run = site.play([{**PLAY, "hosts": "agent2", "tasks": [looping, SAVE]}])
+    run = site.run([{**PLAY, "hosts": "agent2", "tasks": [looping, SAVE]}])
     assert run.returncode == 0, run.stdout + run.stderr
     made = [(result["session"]["name"], result["session"]["status"]) for result in site.result["results"]]
     assert made == [("one", "RUNNING"), ("two", "RUNNING")]
 
 
 def test_a_task_in_the_background_is_refused(site: Site) -> None:
-    run = site.play([{**PLAY, "tasks": [task(**{"async": 10, "poll": 0})]}])
+    run = site.run([{**PLAY, "tasks": [task(**{"async": 10, "poll": 0})]}])
     assert run.returncode == 2
     assert "async" in (run.stdout + run.stderr).partition("TASK [")[2]
     assert site.asked == []
 
 
 def test_a_limit_hides_agents(site: Site) -> None:
-    run = site.play(
+    run = site.run(
         "backendai.cluster.create_session", *VARIABLES, "-e", "session_cluster_size=1", "--limit", "localhost,agent2"
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -279,7 +209,7 @@ def test_a_limit_hides_agents(site: Site) -> None:
 
 
 def test_a_request_that_is_not_valid_is_refused_with_all_problems(site: Site) -> None:
-    run = site.play([{**PLAY, "tasks": [task(args={"cluster_size": 0, "priority": 101}, ignore_errors=True), SAVE]}])
+    run = site.run([{**PLAY, "tasks": [task(args={"cluster_size": 0, "priority": 101}, ignore_errors=True), SAVE]}])
     assert run.returncode == 0, run.stdout + run.stderr
     assert (site.result["failed"], site.result["refused"], site.asked) == (True, True, [])
     assert ("cluster_size: " in site.result["msg"], "priority: " in site.result["msg"]) == (True, True)
@@ -301,15 +231,15 @@ def documented(**args: Any) -> list[dict[str, Any]]:
 
 def create_as_documented(site: Site) -> None:
     (create,) = documented()[0]["tasks"][0]["block"]
-    run = site.play([{**PLAY, "tasks": [create]}])
+    run = site.run([{**PLAY, "tasks": [create]}])
     assert run.returncode == 0, run.stdout + run.stderr
-    site.hold()
+    site.hold_session()
 
 
 def test_the_documented_playbook_ends_its_session(site: Site) -> None:
     create_as_documented(site)
     assert site.parts == ["agent1"]
-    run = site.play(documented())
+    run = site.run(documented())
     assert run.returncode == 0, run.stdout + run.stderr
     assert (site.parts, site.states) == ([], ["TERMINATED"])
 
@@ -323,7 +253,7 @@ def test_a_create_that_is_refused_leaves_the_session_of_another_run(
     site: Site, more: dict[str, Any], message: str
 ) -> None:
     create_as_documented(site)
-    run = site.play(documented(**more))
+    run = site.run(documented(**more))
     assert run.returncode == 2
     assert message in run.stdout + run.stderr
     assert (site.parts, site.states) == (["agent1"], ["RUNNING"])
@@ -336,13 +266,7 @@ def test_an_interruption_of_later_tasks_leaves_the_documented_session_with_a_lif
     (play,) = plays = documented()
     begun = site.folder / "begun"
     play["tasks"][0]["block"].append({"ansible.builtin.shell": f"echo $$ > {begun}; exec sleep 600"})
-    line = ["env", "--default-signal=INT,TERM", *site.line(plays)]
-    with (
-        (site.folder / "output").open("wb") as shown,
-        subprocess.Popen(
-            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
-        ) as run,
-    ):
+    with site.running(plays) as run:
         (pid,) = await_lines(begun, 1)
         run.send_signal(number)
         try:
@@ -359,13 +283,7 @@ def test_an_interruption_of_later_tasks_leaves_the_documented_session_with_a_lif
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, number: signal.Signals) -> None:
     (site.folder / f"hang-{step}").touch()
-    line = site.line("backendai.cluster.create_session", *VARIABLES)
-    with (
-        (site.folder / "output").open("wb") as shown,
-        subprocess.Popen(
-            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
-        ) as run,
-    ):
+    with site.running("backendai.cluster.create_session", *VARIABLES) as run:
         pids = await_lines(site.folder / "hanging", 2)
         (site.folder / f"hang-{step}").unlink()
         run.send_signal(number)
@@ -386,13 +304,7 @@ def test_an_interrupted_run_undoes_what_it_has_begun(site: Site, step: str, numb
 def test_a_run_that_was_interrupted_undoes_whatever_there_is_to_say_of_it(site: Site, number: signal.Signals) -> None:
     for name in ("hang-claim", "talks"):
         (site.folder / name).touch()
-    line = ["env", "--default-signal=INT", *site.line("backendai.cluster.create_session", *VARIABLES)]
-    with (
-        (site.folder / "output").open("wb") as shown,
-        subprocess.Popen(
-            line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
-        ) as run,
-    ):
+    with site.running("backendai.cluster.create_session", *VARIABLES) as run:
         await_lines(site.folder / "hanging", 2)
         (worker,) = await_lines(site.folder / "worker", 1)
         (site.folder / "hang-claim").unlink()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible.plugins import action
 
 from ansible_collections.backendai.cluster.plugins.action.session_request import ActionModule
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
+from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import spec_from_dict
 from ansible_collections.backendai.cluster.plugins.plugin_utils.public_keys import KEY_TYPES
+from ansible_collections.backendai.cluster.plugins.plugin_utils.run_request import RunRequest, read_request
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import user_options, user_run_options
 from tests.unit.builders import DEFAULTS, IMAGE, POOLS, SESSION_ID, plan, requested, spec, variables
 from tests.unit.plugins.action.conftest import Run
@@ -27,6 +29,15 @@ def refusal(run: Run, arguments: dict[str, Any], purpose: str | None = None) -> 
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {"purpose": purpose} if purpose else {}, arguments)
     return str(refused.value)
+
+
+def read(queue: QueueStore, purpose: str, arguments: dict[str, Any], *gateways: str, warn: Any = None) -> RunRequest:
+    """Return the request of a run with another purpose, which tasks that work on sessions read themselves."""
+    return read_request(purpose, arguments, [], gateways, HOSTS, lambda _path: queue, warn)
+
+
+def test_a_purpose_of_no_playbook_is_refused(run: Run) -> None:
+    assert refusal(run, variables(), "schedule") == "purpose: 'schedule' must be create or prune."
 
 
 def test_request_is_typed_and_not_logged(run: Run) -> None:
@@ -40,9 +51,9 @@ def test_request_is_typed_and_not_logged(run: Run) -> None:
 def test_only_the_requests_of_the_run_are_returned(run: Run, queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="session-1", env={"TOKEN": "hunter3"})))
     checked = run(ActionModule, {}, variables(env={"TOKEN": "hunter2"}))
-    listed = run(ActionModule, {"purpose": "list"}, variables())
-    assert (listed["_ansible_no_log"], "spec" in listed) == (False, False)
-    assert "hunter3" not in f"{checked}{listed}"
+    pruned = run(ActionModule, {"purpose": "prune"}, variables())
+    assert (pruned["_ansible_no_log"], "spec" in pruned) == (False, False)
+    assert "hunter3" not in f"{checked}{pruned}"
 
 
 def test_images_and_paths_of_the_request_are_returned(run: Run) -> None:
@@ -53,30 +64,22 @@ def test_images_and_paths_of_the_request_are_returned(run: Run) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["create", "terminate", "schedule"])
-def test_images_and_paths_of_pending_sessions_are_returned(run: Run, queue: QueueStore, purpose: str) -> None:
+def test_images_and_paths_of_pending_sessions_are_returned(queue: QueueStore, purpose: str) -> None:
     waits = spec(name="session-1", image="other:1", mounts=[{"source": "/mnt/a", "target": "/a"}])
     queue.save(requested(1, waits))
     queue.save(requested(2, state="TERMINATED", spec=None))
-    result = run(ActionModule, {"purpose": purpose}, variables())
-    assert (result["images"], result["paths"]) == ([IMAGE, "other:1"][purpose != "create" :], ["/mnt/a"])
+    result = read(queue, purpose, variables())
+    assert (result.images, result.paths) == ([IMAGE, "other:1"][purpose != "create" :], ["/mnt/a"])
 
 
-def test_a_list_does_not_look_at_those_that_wait(run: Run, queue: QueueStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue.save(requested(1, spec(name="session-1", mounts=[{"source": "/mnt/a", "target": "/a"}])))
-    monkeypatch.delattr(QueueStore, "entries")
-    result = run(ActionModule, {"purpose": "list"}, variables())
-    assert (result["images"], result["paths"], result["keys_of"]) == ([], [], [])
-
-
-def test_keys_are_asked_of_the_sessions_that_a_run_may_go_on_with(run: Run, queue: QueueStore) -> None:
+def test_keys_are_asked_of_the_sessions_that_a_run_may_go_on_with(queue: QueueStore) -> None:
     queue.save(requested(1, spec(name="train-llm"), state="RUNNING", plan=plan()))
     queue.save(requested(2, spec(name="other"), state="RUNNING", plan=plan()))
     queue.save(requested(3, spec(name="killed"), state="CREATING", plan=plan()))
     queue.save(requested(4, spec(name="waits")))
-    assert run(ActionModule, {}, variables())["keys_of"] == [requested(1).id, requested(3).id]
-    assert run(ActionModule, {"purpose": "schedule"}, variables())["keys_of"] == [requested(3).id]
-    repaired = run(ActionModule, {"purpose": "repair"}, {**DEFAULTS, "session_name": "other"})
-    assert repaired["keys_of"] == [requested(2).id, requested(3).id]
+    assert read(queue, "create", variables()).keys_of == [requested(1).id, requested(3).id]
+    assert read(queue, "schedule", variables()).keys_of == [requested(3).id]
+    assert read(queue, "repair", {**DEFAULTS, "session_name": "other"}).keys_of == [requested(2).id, requested(3).id]
 
 
 def test_removal_of_images_knows_those_of_all_sessions(run: Run, queue: QueueStore) -> None:
@@ -102,7 +105,7 @@ def test_a_designated_agent_must_be_in_the_inventory(run: Run, mode: str) -> Non
 
 def test_run_options_are_returned_with_started_at(run: Run) -> None:
     before = time.time()
-    result = run(ActionModule, {"purpose": "list"}, variables(claim_ttl="60", history="yes"))
+    result = run(ActionModule, {"purpose": "prune"}, variables(claim_ttl="60", history="yes"))
     assert (result["run"]["claim_ttl"], result["run"]["history"]) == (60, True)
     assert before <= result["started_at"] <= time.time()
     assert result["agents"] == result["images"] == result["paths"] == []
@@ -126,7 +129,7 @@ def test_result_has_no_password(run: Run) -> None:
 
 def test_queue_path_option_is_used(run: Run, tmp_path: Path) -> None:
     QueueStore(str(tmp_path / "elsewhere")).save(requested(1, spec(name="session-1")))
-    result = run(ActionModule, {"purpose": "schedule"}, variables(queue_path=str(tmp_path / "elsewhere")))
+    result = run(ActionModule, {"purpose": "prune"}, variables(queue_path=str(tmp_path / "elsewhere")))
     assert result["images"] == [IMAGE]
     assert result["run"]["queue_path"] == str(tmp_path / "elsewhere")
 
@@ -147,13 +150,13 @@ HOSTS = {
 SITES = (("203.0.113.7", ""), ("door.example.org", "a.b"))
 
 
-@pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate"])
-def test_gateway_addresses_are_returned(run: Run, purpose: str) -> None:
-    args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
-    result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
-    sites = [dataclasses.asdict(Gateway(name, domain, 443, 31001, 32000)) for name, domain in SITES]
-    expected = {"gateways": ("198.51.100.7", "198.51.100.8"), "sites": sites}
-    assert result["pools"] == dataclasses.asdict(POOLS) | expected
+@pytest.mark.parametrize("purpose", ["create", "schedule", "terminate"])
+def test_gateway_addresses_are_returned_without_a_warning(queue: QueueStore, purpose: str) -> None:
+    warned: list[str] = []
+    pools = read(queue, purpose, variables(), "gateway1", "gateway2", warn=warned.append).pools
+    sites = [Gateway(name, domain, 443, 31001, 32000) for name, domain in SITES]
+    assert pools == dataclasses.replace(POOLS, gateways=("198.51.100.7", "198.51.100.8"), sites=sites)
+    assert warned == []
 
 
 def test_no_gateways_have_no_addresses(run: Run) -> None:
@@ -168,35 +171,19 @@ def test_gateway_without_address_fails_with_a_record(run: Run, tmp_path: Path) -
     assert (str(refused.value), json.loads(path.read_text())["error"]) == (sentence, sentence)
 
 
-@pytest.fixture
-def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the warnings of actions."""
-    sentences: list[str] = []
-    monkeypatch.setattr(action.display, "warning", sentences.append)
-    return sentences
-
-
-@pytest.mark.parametrize("purpose", ["schedule", "list", "terminate"])
-def test_gateway_without_address_is_a_warning_for_other_playbooks(run: Run, warned: list[str], purpose: str) -> None:
-    args = {"purpose": purpose, "gateways": ["gateway1", "gateway3"]}
-    result = run(ActionModule, args, {**variables(), "hostvars": HOSTS})
-    assert {**result["pools"], "sites": ()} == dataclasses.asdict(POOLS) | {"gateways": ()}
+@pytest.mark.parametrize("purpose", ["schedule", "terminate"])
+def test_gateway_without_address_is_a_warning_where_no_session_is_new(queue: QueueStore, purpose: str) -> None:
+    warned: list[str] = []
+    result = read(queue, purpose, variables(), "gateway1", "gateway3", warn=warned.append)
+    assert (result.pools.network, result.pools.gateways) == (POOLS.network, ())
     assert warned == ["gateway3: 'a..b' has no address: it is not a host name."]
 
 
 @pytest.mark.parametrize("args", [{}, {"purpose": "create"}], ids=["unsaid", "create"])
-def test_invalid_new_session_fails_without_a_warning(run: Run, warned: list[str], args: dict[str, str]) -> None:
+def test_a_new_session_needs_the_addresses_of_gateways(run: Run, args: dict[str, str]) -> None:
     with pytest.raises(AnsibleActionFail) as refused:
         run(ActionModule, {**args, "gateways": ["gateway1", "gateway3"]}, {**variables(), "hostvars": HOSTS})
     assert str(refused.value) == "gateway3: 'a..b' has no address: it is not a host name."
-    assert warned == []
-
-
-@pytest.mark.parametrize("purpose", ["create", "schedule", "list", "terminate"])
-def test_gateways_with_addresses_have_no_warning(run: Run, warned: list[str], purpose: str) -> None:
-    args = {"purpose": purpose, "gateways": ["gateway1", "gateway2"]}
-    run(ActionModule, args, {**variables(), "hostvars": HOSTS})
-    assert warned == []
 
 
 def test_invalid_request_is_reported(run: Run) -> None:
@@ -248,20 +235,20 @@ def test_unwritable_record_is_an_error(run: Run, tmp_path: Path) -> None:
         ("terminate", {"name": None}, "session_name or session_id is required."),
         ("terminate", {"id": "5f0c"}, f"session_id: '5f0c' must be the id of a session, such as {SESSION_ID}."),
         ("terminate", {"nmae": "x"}, "session_nmae is not an option of a session; did you mean session_name?"),
-        ("list", {"lst_path": "x"}, "session_lst_path is not an option of a session; did you mean session_list_path?"),
     ],
 )
-def test_other_purposes_are_validated(run: Run, purpose: str, changes: dict[str, Any], sentence: str) -> None:
-    assert refusal(run, variables(**changes), purpose) == sentence
+def test_other_purposes_are_validated(queue: QueueStore, purpose: str, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        read(queue, purpose, variables(**changes))
+    assert str(refused.value) == sentence
 
 
 @pytest.mark.parametrize(
     ("purpose", "changes"),
-    [("list", {"name": None}), ("schedule", {"name": None}), ("terminate", {})],
+    [("prune", {"name": None}), ("schedule", {"name": None}), ("terminate", {})],
 )
-def test_other_purposes_need_no_image(run: Run, purpose: str, changes: dict[str, Any]) -> None:
-    arguments = variables(**changes, image=None)
-    assert run(ActionModule, {"purpose": purpose}, arguments)["changed"] is False
+def test_other_purposes_need_no_image(queue: QueueStore, purpose: str, changes: dict[str, Any]) -> None:
+    assert read(queue, purpose, variables(**changes, image=None)).spec is None
 
 
 # ---- repair
@@ -274,14 +261,13 @@ def started(number: int = 1, **changes: Any) -> QueueEntry:
 
 
 @pytest.mark.parametrize("by", ["name", "id"])
-def test_repair_needs_only_the_name_or_id(run: Run, queue: QueueStore, by: str) -> None:
+def test_repair_needs_only_the_name_or_id(queue: QueueStore, by: str) -> None:
     queue.save(started(1))
     queue.save(started(2))
     selected: dict[str, Any] = {"session_name": "session-1"} if by == "name" else {"session_id": started(1).id}
-    result = run(ActionModule, {"purpose": "repair"}, {**DEFAULTS, **selected})
-    assert spec_from_dict(result["spec"]) == spec_from_dict(started(1).spec or {})
-    assert (result["repair"], result["_ansible_no_log"]) == (started(1).id, True)
-    assert result["images"] == [IMAGE]
+    result = read(queue, "repair", {**DEFAULTS, **selected})
+    assert result.spec == spec_from_dict(started(1).spec or {})
+    assert (result.repair, result.images) == (started(1).id, [IMAGE])
 
 
 @pytest.mark.parametrize(
@@ -300,23 +286,23 @@ def test_repair_needs_only_the_name_or_id(run: Run, queue: QueueStore, by: str) 
     ],
     ids=["unknown", "ended", "without its request", "several"],
 )
-def test_repair_without_a_request_is_refused(
-    run: Run, queue: QueueStore, entries: list[QueueEntry], sentence: str
-) -> None:
+def test_repair_without_a_request_is_refused(queue: QueueStore, entries: list[QueueEntry], sentence: str) -> None:
     for entry in entries:
         queue.save(entry)
-    assert refusal(run, {**DEFAULTS, "session_name": "session-1"}, "repair").startswith(sentence)
+    with pytest.raises(ValidationError, match=f"^{re.escape(sentence)}"):
+        read(queue, "repair", {**DEFAULTS, "session_name": "session-1"})
 
 
-def test_repair_needs_a_session(run: Run) -> None:
-    assert refusal(run, DEFAULTS, "repair") == "session_name or session_id is required."
+def test_repair_needs_a_session(queue: QueueStore) -> None:
+    with pytest.raises(ValidationError, match=r"^session_name or session_id is required\.$"):
+        read(queue, "repair", DEFAULTS)
 
 
-def test_requests_of_running_sessions_are_not_surveyed(run: Run, queue: QueueStore) -> None:
+def test_requests_of_running_sessions_are_not_surveyed(queue: QueueStore) -> None:
     queue.save(started(1))
     queue.save(requested(2, state="CREATING", attended=True))
-    result = run(ActionModule, {"purpose": "schedule"}, variables())
-    assert (result["images"], "spec" in result) == ([], False)
+    result = read(queue, "schedule", variables())
+    assert (result.images, result.spec) == ([], None)
 
 
 def give(path: Path, **given: Any) -> dict[str, str]:
@@ -334,7 +320,7 @@ def test_what_a_user_gives_is_a_request_like_that_of_variables(run: Run, tmp_pat
 
 def test_what_a_user_gives_selects_an_existing_session(run: Run, tmp_path: Path) -> None:
     request = give(tmp_path / "request.json", id=SESSION_ID, kernel="sub1", logs_lines=7)
-    result = run(ActionModule, {"purpose": "list"}, {**request, "session_history": True})["run"]
+    result = run(ActionModule, {"purpose": "prune"}, {**request, "session_history": True})["run"]
     assert [result[name] for name in ("id", "kernel", "logs_lines", "history")] == [SESSION_ID, "sub1", 7, True]
 
 

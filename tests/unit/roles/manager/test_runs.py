@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from backendai_manager.manager.run_events import RunEvents
 from backendai_manager.manager.runs import MAX_REPORT, Outcome, Runs, _read, clean_environment
 from backendai_manager.manager.settings import load_settings
 from backendai_manager.service import _start_runs
+from tests.unit.plugins.action.test_session_plays import TRAIN, Site
 from tests.unit.roles.manager.manager_host import ManagerHost
 
 LIST = "session_list_path"
@@ -49,6 +51,26 @@ def test_a_run_reports_and_leaves_nothing(host: ManagerHost, runs: Runs, monkeyp
     assert outcome == Outcome(True, "", {LIST: []})
     assert "List the sessions: done" in tasks
     assert leftovers(host) == ["ssh"]
+
+
+@pytest.mark.usefixtures("runs")
+def test_each_step_of_a_start_is_an_event_as_it_happens(host: ManagerHost, tmp_path: Path) -> None:
+    shown: dict[str, float] = {}
+
+    class Timed(RunEvents):
+        def take(self, event: Mapping[str, Any]) -> bool:
+            shown.setdefault(event["stdout"].strip(), datetime.fromisoformat(event["created"]).timestamp())
+            return super().take(event)
+
+    (tmp_path / "site").mkdir()
+    site, steps = Site(tmp_path / "site"), set[tuple[str, str, str]]()
+    runs = Runs(host.paths, str(site.folder / "inventory.yml"), str(host.queue), lambda: False, "1001")
+    request = {f"session_{name}": value for name, value in TRAIN.items()}
+    outcome = runs.run("create_session", request, events=Timed(task=lambda *step: steps.add(step)))
+    assert (outcome.done, site.parts) == (True, ["agent1", "agent2"])
+    assert steps >= {("Claim resources", "", "begun"), *(("Claim resources", name, "done") for name in site.parts)}
+    # Agents were asked to start containers after that.
+    assert shown["Claim resources (agent1): done"] < (site.folder / "asked").stat().st_mtime
 
 
 def test_a_template_in_any_option_is_no_template(host: ManagerHost, runs: Runs) -> None:
@@ -186,17 +208,16 @@ def test_a_failed_run_has_a_reason_for_users(events: list[dict[str, Any]], reaso
 
 
 @pytest.mark.parametrize(
-    ("task", "result", "refused"),
+    ("result", "refused"),
     [
-        ("Validate the request", {}, True),
-        ("Create the session", {"refused": True}, True),
-        ("Create the session", {"refused": False}, False),
-        ("Create the session", {}, False),
+        ({"refused": True}, True),
+        ({"refused": False}, False),
+        ({}, False),
     ],
 )
-def test_only_what_was_refused_before_a_change_is_a_refusal(task: str, result: dict[str, bool], refused: bool) -> None:
+def test_only_what_was_refused_before_a_change_is_a_refusal(result: dict[str, bool], refused: bool) -> None:
     seen = RunEvents()
-    seen.take(failure("localhost", task, result))
+    seen.take(failure("localhost", "Create the session", result))
     assert seen.refused is refused
 
 

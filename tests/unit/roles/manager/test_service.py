@@ -181,7 +181,7 @@ def test_waiting_ends_with_the_start_the_end_or_the_time(
 
 
 def test_the_reasons_of_a_refusal_name_what_the_user_wrote(host: ManagerHost) -> None:
-    failed = {"task": "Validate the request", "host": "localhost", "res": {"msg": "session_name: 'x' is short."}}
+    failed = {"host": "localhost", "res": {"msg": "session_name: 'x' is short.", "refused": True}}
     host.runs.events = [{"event": "runner_on_failed", "event_data": failed}]
     host.runs.failures["create_session"] = Outcome(False, "name: 'x' is short.", {}, refused=True)
     assert host.ask(ALICE, "create", options=SPEC) == Result("refused", "name: 'x' is short.")

@@ -13,9 +13,6 @@ from typing import Any
 
 HIDDEN = "censored"
 
-VALIDATION = "Validate the request"
-"""The step that refuses a request before anything is changed; tasks that take all steps say so in their results."""
-
 # A line of progress of a task that takes all steps itself, on all hosts.
 _PROGRESS = re.compile(
     r"(?P<task>[A-Z][^():]*?)(?: \((?P<host>[^()]+)\))?: (?P<state>begun|done|failed)(?:: .*)?", re.DOTALL
@@ -31,8 +28,8 @@ _OPTION = re.compile(r"\bsession_(?=[a-z])")
 class RunEvents:
     """Collects the errors of a run; ``task`` is told of steps and hosts.
 
-    ``refused``: a step has failed that only validates the request. ``unreachable`` are silent hosts, and the reasons.
-    ``notes`` are what a run tells the user, in sentences.
+    ``refused``: a task has not accepted the request, and nothing has been changed. ``unreachable`` are silent hosts,
+    and the reasons. ``notes`` are what a run tells the user, in sentences.
     """
 
     task: Callable[[str, str, str], None] = lambda _task, _host, _state: None
@@ -60,7 +57,7 @@ class RunEvents:
             self.task(task, host, "failed")
             if not data.get("ignore_errors"):
                 self._fail(host, result)
-                self.refused |= task == VALIDATION or bool(result.get("refused"))
+                self.refused |= bool(result.get("refused"))
                 self._take_unavailable(result)
         elif kind == "verbose" and event.get("stdout"):
             self._take_text(str(event["stdout"]))
