@@ -115,7 +115,7 @@ def called() -> int:
     return int(run_on(MANAGER, f"cat '{FOLDER}/called' 2> /dev/null | wc --lines"))
 
 
-def test_failed_runs_are_repeated_and_told_and_absent_removes_everything(provision: Provision) -> None:
+def test_failed_runs_are_repeated_and_absent_removes_everything(provision: Provision) -> None:
     set_behaviour(0.5, 3)
     assert provision().code == 0
     notes(2)
@@ -138,9 +138,9 @@ def test_failed_runs_are_repeated_and_told_and_absent_removes_everything(provisi
     wait_until(
         lambda: run_on(MANAGER, f"systemctl is-active {UNIT_SCHEDULER}-failed", check=False).strip() != "activating"
     )
-    before = called()
+    calls = called()
     notes(len(notes(0)) + 3)
-    assert called() == before
+    assert called() == calls
     set_behaviour(9, 3)
     # A run that begins from now on, not one that began before.
     wait_until(lambda: run_on(MANAGER, f"cat '{FOLDER}/began'") == "9 3")

@@ -152,7 +152,7 @@ def warned(
     plays = yaml.safe_load((REPOSITORY / f"playbooks/provision_{play}.yml").read_text())
     (task,) = [each for every in plays for each in every.get("tasks", []) if each["name"].startswith("Warn of what")]
     tasks = str(REPOSITORY / "playbooks" / task["ansible.builtin.import_tasks"])
-    of_managers = {
+    of_managers: dict[str, Any] = {
         "manager_policy": str(tmp_path / "policy.yml"),
         "manager_inventory": "/srv/manager-inventory.yml",
         "manager_state": "present",

@@ -149,10 +149,8 @@ def test_create_session_warns_as_the_command_does(make_site: MakeSite) -> None:
     (play,) = yaml.safe_load((REPOSITORY / "playbooks/create_session.yml").read_text())
     fixed = play["tasks"][0]["vars"]
     of_manager = {"__session_limits": {"max_sessions": 9}}
-    site, asked = (
-        make_site(GATEWAY),
-        {"name": "train-llm", "image": IMAGE, "apps": [{"name": "terminal", "path": "none"}]},
-    )
+    site = make_site(GATEWAY)
+    asked: dict[str, Any] = {"name": "train-llm", "image": IMAGE, "apps": [{"name": "terminal", "path": "none"}]}
     total, *others, link = site.session(**asked, variables=fixed)["notes"]
     assert total == "Resources are of one container: 1 × (cpu 1, mem 1g) = cpu 1, mem 1g in all."
     assert (others, link.partition(": ")[0]) == ([NO_FOLDER, NO_KEYS], "terminal has no link")

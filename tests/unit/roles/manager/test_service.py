@@ -428,7 +428,7 @@ def test_the_address_of_a_session_is_that_of_its_gateway_now(host: ManagerHost) 
     given = host.ask(ALICE, "access", session="train").data["record"]
     assert (given["id"], given["ssh"], given["host_keys"]) == (IDS[1], LINKS["ssh"], record(1, ALICE)["host_keys"])
     # No token is given for a question about an address.
-    assert TOKEN["token"] not in json.dumps(given)
+    assert str(TOKEN["token"]) not in json.dumps(given)
 
 
 def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:
