@@ -112,21 +112,24 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply({"Id": "c", "Config": {"Tty": False}})
 
     def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
+        engine, content = self.server.engine, self.rfile.read(int(self.headers["Content-Length"]))
         if self._is_silent("POST"):
             return
         body = json.loads(content or b"null")
         if "/gone/" in self.path:
             self._reply({"message": "no gone"}, 404)
+        elif "/broken/" in self.path:
+            engine.changed.append(f"POST {self.path}")
+            self._reply({"message": "no broken"}, 500)
         elif "/containers/create?" in self.path:
             self._create(body)
         elif "/exec/" in self.path:
             self._stream("101 UPGRADED", "Connection: Upgrade\r\nUpgrade: tcp\r\n")
         elif self.path.endswith("/exec"):
-            self.server.engine.commands.append(body["Cmd"])
+            engine.commands.append(body["Cmd"])
             self._reply({"Id": "e"})
         else:
-            self.server.engine.changed.append(f"POST {self.path} {content.decode()}")
+            engine.changed.append(f"POST {self.path} {content.decode()}")
             self._reply(b"", 204)
 
     def _create(self, body: dict[str, Any]) -> None:

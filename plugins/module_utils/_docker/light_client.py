@@ -16,13 +16,11 @@ import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from .._model.errors import ClusterError
 from .api_version import is_version
-
-if TYPE_CHECKING:
-    import docker
+from .sdk import docker
 
 _PATHS = {
     "containers": "/containers/json",
@@ -67,6 +65,10 @@ class _RefusedError(ValueError):
     """The engine did not answer as expected."""
 
 
+class _FailedError(Exception):
+    """The engine has failed at a change, with a message: asked again, it might make it twice."""
+
+
 def newest_version(path: str, seconds: float) -> str:
     """Return the newest version of its API that the engine at a socket knows: it is asked before one can be named.
 
@@ -85,7 +87,7 @@ class LightClient:
     """The methods of ``docker.APIClient``, over the engine's socket at ``path``; ``sdk`` returns a client of the SDK.
 
     All calls name ``api_version``. What fails is asked again through the SDK, for its errors, but for what the engine
-    has not answered. ``seconds`` limits each part of an answer.
+    has not answered, or has failed to change. ``seconds`` limits each part of an answer.
     """
 
     def __init__(self, path: str, api_version: str, sdk: Callable[[], docker.APIClient], seconds: float) -> None:
@@ -159,6 +161,8 @@ class LightClient:
             return ask()
         except EngineSilentError:
             raise
+        except _FailedError as error:
+            raise docker.errors.APIError("the engine has failed", explanation=str(error)) from error
         except (OSError, ValueError):
             result: T = getattr(self._sdk, name)(*values, **keywords)
             return result
@@ -180,6 +184,8 @@ class LightClient:
         # With HTTP/1.0 the answer has no parts, and ends with the connection.
         line = f"{method} /v{self.api_version}{target} HTTP/1.0"
         head, body = _exchange(self._path, self._seconds, line, data)
+        if method != "GET" and head.split()[1:2] >= [b"500"]:
+            raise _FailedError(_message_in(body))
         _check_status(head, b"200", b"201", b"204", b"304")
         return body
 
@@ -233,6 +239,15 @@ def _send(path: str, seconds: float, line: str, data: Mapping[str, Any] | None, 
         connection.close()
         raise
     return connection
+
+
+def _message_in(body: bytes) -> str:
+    """Return what an engine says of an error."""
+    text = body.decode(errors="replace").strip()
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, TypeError, KeyError):
+        return text
 
 
 def _quote(name: str) -> str:

@@ -125,6 +125,12 @@ def test_errors_of_changes_are_those_of_the_sdk(server: EngineServer, client: An
         client.remove_container("gone", force=True, v=True)
 
 
+def test_a_change_that_the_engine_has_failed_at_is_not_asked_for_again(server: EngineServer, client: Any) -> None:
+    with pytest.raises(docker.errors.APIError) as raised:
+        client.start("broken")
+    assert (raised.value.explanation, len(server.changed)) == ("no broken", 1)
+
+
 def test_program_that_reads_and_runs_commands_does_not_import_the_sdk(server: EngineServer) -> None:
     server.prints = says(b"main1")
     program = (
