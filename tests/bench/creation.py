@@ -1,6 +1,7 @@
 """Create eight containers by each means, run the creation again, and terminate and list the session.
 
-The other means are parallel ``docker run``, a loop of ``community.docker``, and as a measure an empty playbook.
+The other means are parallel ``docker run``, a loop of ``community.docker``, and as measures a playbook with a ``ping``
+and a play without a task.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Costs:
     """All costs of one round, with one workload."""
 
     empty_playbook: Cost
+    no_task: Cost
     docker_run: Cost
     community_docker: Cost
     create: Cost
@@ -81,6 +83,9 @@ def figures(costs: Mapping[str, Sequence[Costs]]) -> dict[str, list[float]]:
     for name, each in costs.items():
         result[f"create_{name}"] = [
             cost.create.wall / (cost.docker_run.wall + cost.empty_playbook.wall) for cost in each
+        ]
+        result[f"create_no_task_{name}"] = [
+            cost.create.wall / (cost.docker_run.wall + cost.no_task.wall) for cost in each
         ]
         result[f"tasks_{name}"] = [cost.community_docker.wall / cost.create.wall for cost in each]
         result[f"again_{name}"] = [
@@ -124,6 +129,7 @@ def empty_playbook() -> Cost:
 def _take_turns(workload: Workload) -> Costs:
     """Measure everything once. Raises :class:`BenchError` if the session is not placed like the other containers."""
     empty = empty_playbook()
+    no_task = lab.run_play({"hosts": "localhost"})
     docker_run = _docker_run(workload)
     lab.remove_containers()
     community_docker = _community_docker(workload)
@@ -133,7 +139,7 @@ def _take_turns(workload: Workload) -> Costs:
     if placed != workload.agents:
         raise BenchError(f"{NAME} is placed on {dict(placed)}, expected {workload.agents}")
     again, _record = lab.create(NAME, workload.variables)
-    return Costs(empty, docker_run, community_docker, created, again, lab.terminate(NAME))
+    return Costs(empty, no_task, docker_run, community_docker, created, again, lab.terminate(NAME))
 
 
 def _docker_run(workload: Workload) -> Cost:

@@ -101,6 +101,8 @@ def _create() -> dict[str, Figure]:
         tasks = f"A loop of community.docker / create_session, eight containers on {place}."
         again = f"create_session again with nothing to change / create_session, each less an empty playbook, {place}."
         figures[f"create_{name}"] = Figure("create", create, wanted=1.6, moonshot=1.3)
+        harder = create.replace("an empty playbook", "a play without a task")
+        figures[f"create_no_task_{name}"] = Figure("create", harder, wanted=2.1, moonshot=1.7)
         figures[f"tasks_{name}"] = Figure("create", tasks, better="higher", wanted=2, moonshot=3)
         figures[f"again_{name}"] = Figure("create", again, wanted=0.35, moonshot=0.25)
     for command, title in _COMMANDS.items():
@@ -111,6 +113,7 @@ def _create() -> dict[str, Figure]:
         text = f"{_PLAYBOOKS}: {_COMMANDS[command]}, three agents."
         figures[f"playbooks_{command}"] = Figure("create", text, wanted=bound, moonshot=moonshot)
     figures["cpu_empty_playbook"] = Figure("create", f"{_MACHINE}: an empty playbook.", "s")
+    figures["cpu_no_task"] = Figure("create", f"{_MACHINE}: a play without a task.", "s")
     return figures
 
 

@@ -13,6 +13,7 @@ from tests.bench.timing import BenchError, Cost
 
 ROUND = Costs(
     empty_playbook=Cost(1.0, 0.9),
+    no_task=Cost(0.5, 0.4),
     docker_run=Cost(1.5, 2.0),
     community_docker=Cost(8.0, 7.0),
     create=Cost(5.0, 6.0),
@@ -26,6 +27,7 @@ def test_creation_compares_within_each_round() -> None:
     result = creation.figures({workload.name: [ROUND, slower] for workload in WORKLOADS})
     assert result.keys() == figures.of_part("create")
     assert result["create_one_agent"] == [5.0 / 2.5, 9.0 / 2.5]
+    assert result["create_no_task_one_agent"] == [5.0 / 2.0, 9.0 / 2.0]
     assert result["tasks_three_agents"] == [8.0 / 5.0, 8.0 / 9.0]
     assert result["again_one_agent"] == [(2.0 - 1.0) / (5.0 - 1.0), (2.0 - 1.0) / (9.0 - 1.0)]
     assert result["cpu_create"] == [6.0, 11.0]
