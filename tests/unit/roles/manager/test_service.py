@@ -429,6 +429,8 @@ def test_the_address_of_a_session_is_that_of_its_gateway_now(host: ManagerHost) 
     assert (given["id"], given["ssh"], given["host_keys"]) == (IDS[1], LINKS["ssh"], record(1, ALICE)["host_keys"])
     # No token is given for a question about an address.
     assert str(TOKEN["token"]) not in json.dumps(given)
+    assert given["own"] is True
+    assert host.ask(CAROL, "access", session="train").data["record"]["own"] is False
 
 
 def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:

@@ -187,6 +187,14 @@ def test_no_command_fails_because_of_the_files_of_ssh(home: Path, capsys: pytest
     assert [path for path in (home / ".ssh").iterdir() if path.name.startswith(".backendai")] == []
 
 
+def test_a_file_that_could_not_be_written_is_not_included(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / 'my "home'
+    home.mkdir()
+    create(home)
+    assert "cannot be used in a configuration of ssh" in capsys.readouterr().err
+    assert not (home / ".ssh/config").exists()
+
+
 def test_what_a_host_sends_becomes_no_line_of_the_files(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evil = {**LINK, "ssh": {"host": "gw\n  ProxyCommand touch /evil", "port": 1}}
     create(home, created(link=evil))
@@ -347,6 +355,20 @@ def test_a_login_asks_for_an_address_only_if_none_is_known(home: Path, became: l
         ["ssh", "-F", config, "--", "train"],
     ]
     assert known(home) == {IDS[1]: 31000}
+
+
+def test_the_session_of_somebody_else_is_known_by_its_id_alone(home: Path, became: list[list[str]]) -> None:
+    for line in ("ssh agent1", f"ssh {IDS[1]}"):
+        (home / ".ssh/backendai_config").unlink(missing_ok=True)
+        assert log_in(home, line, addressed(name="agent1", own=False)) == ["access"]
+        assert became.pop()[3:] == ["--", IDS[1]]
+    assert SshFiles(home / ".ssh").find("agent1") is None
+    assert log_in(home, f"ssh {IDS[1]}") == []
+    config = (home / ".ssh/backendai_config").read_text()
+    assert [line for line in config.splitlines() if line.startswith("Host ")] == [f"Host {IDS[1]}"]
+    assert config.count("  ForwardAgent no\n") == 1
+    create(home)
+    assert "ForwardAgent" not in (home / ".ssh/backendai_config").read_text()
 
 
 @pytest.mark.parametrize(("answer", "kept"), [(WAITS, True), (ENDED, False)])

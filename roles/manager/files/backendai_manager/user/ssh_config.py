@@ -63,10 +63,14 @@ def parse_access(data: Mapping[str, Any]) -> SshAccess:
 
 
 def parse_session(data: Mapping[str, Any]) -> SshAccess:
-    """Return what is known of the way to a session. Raises :class:`CommandError` if a host has sent nonsense."""
+    """Return what is known of the way to a session. Raises :class:`CommandError` if a host has sent nonsense.
+
+    The name of somebody else's session is its id: no other user names a host of the caller's ssh.
+    """
     name, session_id, keys = data.get("name"), data.get("id"), data.get("host_keys") or {}
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(session_id, str):
         raise CommandError("the manager has sent a session without a name.")
+    name = name if data.get("own", True) else session_id
     ssh = data.get("ssh") or {"host": "", "port": 0}
     host, port = (ssh.get("host"), ssh.get("port")) if isinstance(ssh, Mapping) else (None, None)
     valid = (
@@ -110,6 +114,7 @@ def render_config(accesses: Sequence[SshAccess], folder: Path, *, unwanted: bool
             f"  UserKnownHostsFile {_quoted(folder / KNOWN_HOSTS_NAME)}",
             "  GlobalKnownHostsFile none",
             "  StrictHostKeyChecking yes",
+            *(["  ForwardAgent no"] if access.name == access.id else []),
         ]
         way = [f"  ProxyCommand {COMMAND} connect {access.id}", "  ProxyUseFdpass yes"]
         lines += ["", f"{_SESSION}{json.dumps(dataclasses.asdict(access))}", *_hosts(access, way, common)]
@@ -163,4 +168,4 @@ def _quoted(path: Path) -> str:
     text = str(path).replace("%", "%%")
     if '"' in text or "\\" in text or "${" in text or not text.isprintable():
         raise CommandError(f"the path {text!r} cannot be used in a configuration of ssh.")
-    return f'"{text}"' if " " in text else text
+    return text if re.fullmatch(r"[\w./%+@:~-]+", text) else f'"{text}"'

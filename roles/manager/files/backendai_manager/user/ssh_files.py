@@ -62,6 +62,8 @@ class SshFiles:
         The user is asked once, by ``confirm``, for a line in a file that exists, unless it is none to be replaced.
         """
         path, line = self.folder / "config", f"{INCLUDE}\n".encode()
+        if not self.config.is_file():
+            return ""
         if not os.path.lexists(path):
             _write(path, line)
             return f"{path} is new, with the line {INCLUDE}: ssh, rsync and editors know sessions by their names."
