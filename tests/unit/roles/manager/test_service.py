@@ -451,6 +451,9 @@ def test_a_session_that_waits_cannot_be_entered_yet(host: ManagerHost) -> None:
     host.keep(1, ALICE, state="TERMINATED")
     ended = host.ask(ALICE, "access", session=IDS[1])
     assert (ended.message, ended.data["record"]["status"]) == ("train is TERMINATED.", "TERMINATED")
+    # It has waited, and so has no keys of hosts.
+    host.keep(1, ALICE, state="TERMINATED", record=record(1, ALICE, status="CANCELLED", host_keys={}))
+    assert host.ask(ALICE, "access", session=IDS[1]).message == "train is CANCELLED."
     assert host.runs.playbooks() == []
 
 
