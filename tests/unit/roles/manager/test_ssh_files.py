@@ -447,6 +447,18 @@ def test_a_login_asks_for_an_address_only_if_none_is_known(home: Path, became: l
     assert known(home) == {IDS[1]: 31000}
 
 
+def test_without_ssh_a_sentence_says_so(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(home)
+    capsys.readouterr()
+    monkeypatch.setenv("PATH", str(home))
+    assert run(home, "ssh train") == 1
+    assert capsys.readouterr().err == (
+        "backendai: ssh is not installed on this host: ask an operator for openssh-client.\n"
+    )
+
+
 def test_a_login_to_a_namesake_of_an_ended_session_asks_by_the_name(
     home: Path, tmp_path: Path, gateway: socket.socket, became: list[list[str]]
 ) -> None:

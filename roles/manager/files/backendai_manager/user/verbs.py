@@ -227,11 +227,10 @@ def logs(invocation: Invocation) -> int:
 
 def ssh(invocation: Invocation) -> int:
     """Become ssh, to a container of a session."""
-    access = _find_access(invocation)
-    command = ssh_config.ssh_command(
-        access, invocation.ssh.folder, invocation.options.host, invocation.command, terminal=sys.stdin.isatty()
-    )
+    options, folder = invocation.options, invocation.ssh.folder
     try:
+        access = _find_access(invocation)
+        command = ssh_config.ssh_command(access, folder, options.host, invocation.command, terminal=sys.stdin.isatty())
         os.execvp(command[0], command)
     except FileNotFoundError:
         raise CommandError("ssh is not installed on this host: ask an operator for openssh-client.") from None
