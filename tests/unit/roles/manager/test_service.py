@@ -429,6 +429,8 @@ def test_the_address_of_a_session_is_that_of_its_gateway_now(host: ManagerHost) 
     assert (given["id"], given["ssh"], given["host_keys"]) == (IDS[1], LINKS["ssh"], record(1, ALICE)["host_keys"])
     # No token is given for a question about an address.
     assert str(TOKEN["token"]) not in json.dumps(given)
+    assert given["own"] is True
+    assert host.ask(CAROL, "access", session="train").data["record"]["own"] is False
 
 
 def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:
@@ -449,6 +451,9 @@ def test_a_session_that_waits_cannot_be_entered_yet(host: ManagerHost) -> None:
     host.keep(1, ALICE, state="TERMINATED")
     ended = host.ask(ALICE, "access", session=IDS[1])
     assert (ended.message, ended.data["record"]["status"]) == ("train is TERMINATED.", "TERMINATED")
+    # It has waited, and so has no keys of hosts.
+    host.keep(1, ALICE, state="TERMINATED", record=record(1, ALICE, status="CANCELLED", host_keys={}))
+    assert host.ask(ALICE, "access", session=IDS[1]).message == "train is CANCELLED."
     assert host.runs.playbooks() == []
 
 

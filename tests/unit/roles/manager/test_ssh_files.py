@@ -180,11 +180,57 @@ def test_a_list_removes_what_is_gone_and_keeps_what_has_begun_meanwhile(home: Pa
     assert set(known(home)) == {IDS[3]}
 
 
+def test_the_sessions_of_another_manager_with_this_home_are_kept(home: Path) -> None:
+    create(home)
+    path = home / ".ssh/backendai_config"
+    path.write_text(path.read_text().replace(f'"{socket.gethostname()}"', '"elsewhere"'))
+    create(home, created(2, "other"))
+    assert run(home, "list", Result("done", "", {"sessions": [], "age": None})) == 0
+    assert set(known(home)) == {IDS[1]}
+    assert '"manager": "elsewhere"' in path.read_text()
+
+
 def test_no_command_fails_because_of_the_files_of_ssh(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / ".ssh/backendai_config").mkdir(parents=True)
     create(home)
-    assert "ssh may not know your sessions by their names: [Errno 21] Is a directory" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"ssh may not know your sessions by their names: {home}/.ssh/backendai_config cannot be read: Is a directory.\n"
+    )
     assert [path for path in (home / ".ssh").iterdir() if path.name.startswith(".backendai")] == []
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(home)
+    path = home / ".ssh/backendai_config"
+    before = path.read_text()
+    with monkeypatch.context() as patched:
+        patched.setattr(ssh_files, "MAX_FILE", 10)
+        create(home, created(2, "other"))
+        assert run(home, "list", Result("done", "", {"sessions": [], "age": None})) == 0
+        assert run(home, "ssh train") == 1
+    sentence = f"{path} cannot be read: it is larger than 10 bytes.\n"
+    said = [line for line in capsys.readouterr().err.splitlines(keepends=True) if sentence in line]
+    assert said[0] == f"ssh may not know your sessions by their names: {sentence}"
+    assert (path.read_text(), said[-1]) == (before, f"backendai: {sentence}")
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo"])
+def test_what_cannot_be_read_for_the_line_is_named(home: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    path = home / ".ssh/config"
+    path.parent.mkdir()
+    make_own(path, kind)
+    create(home)
+    assert f"ssh may not know your sessions by their names: {path} cannot be read: " in capsys.readouterr().err
+
+
+def test_a_file_that_could_not_be_written_is_not_included(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / 'my "home'
+    home.mkdir()
+    create(home)
+    assert "cannot be used in a configuration of ssh" in capsys.readouterr().err
+    assert not (home / ".ssh/config").exists()
 
 
 def test_what_a_host_sends_becomes_no_line_of_the_files(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +261,11 @@ def test_what_is_written_is_read_again() -> None:
         ('INCLUDE other "/home/alice/.ssh/backendai_config"', True),
         ("# Include backendai_config", False),
         ("Include backendai_config.old", False),
+        ("Include ~/.ssh/*_config", True),
+        ("Include config.d/*", False),
         ("Host include backendai_config", False),
+        ("HOST y\nInclude backendai_config", False),
+        ("Match all\n  Include backendai_config", False),
     ],
 )
 def test_the_line_is_found_in_any_spelling(
@@ -253,6 +303,41 @@ def test_at_a_terminal_the_line_is_asked_for_and_a_no_is_remembered(
     assert (path.read_bytes(), mode(path)) == (INCLUDE.encode() + b"Host x\n\xff", 0o640)
 
 
+def interrupt() -> str:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_at_the_question_is_not_now(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, at_terminal: Callable[[str], None]
+) -> None:
+    path = home / ".ssh/config"
+    path.parent.mkdir()
+    path.write_text("Host x\n")
+    at_terminal("")
+    monkeypatch.setattr(sys.stdin, "readline", interrupt)
+    create(home)
+    assert capsys.readouterr().err.endswith(" [y/N] \n")
+    at_terminal("y\n")
+    create(home)
+    assert path.read_text() == f"{INCLUDE}Host x\n"
+
+
+def test_who_follows_is_asked_at_the_end(
+    home: Path, capsys: pytest.CaptureFixture[str], at_terminal: Callable[[str], None]
+) -> None:
+    path = home / ".ssh/config"
+    path.parent.mkdir()
+    path.write_text("Host x\n")
+    at_terminal("y\n")
+    said: list[str] = []
+    answers = Answers(created(), Result("done"), Result("done", "", {"record": record(1, ALICE, exit_code=0)}))
+    answers.meanwhile = lambda: said.append(capsys.readouterr().err)
+    assert run(home, "create --name train --follow", answers) == 0
+    assert (said, [verb for verb, _fields in answers.asked]) == ([""] * 3, ["create", "logs", "show"])
+    assert capsys.readouterr().err.endswith(" [y/N] ")
+    assert path.read_text() == f"{INCLUDE}Host x\n"
+
+
 def make_own(path: Path, kind: str) -> None:
     """Make the user's own configuration something that is not to be replaced."""
     target = path.with_name("elsewhere")
@@ -272,9 +357,7 @@ def make_own(path: Path, kind: str) -> None:
             path.chmod(0o400)
 
 
-@pytest.mark.parametrize(
-    "kind", ["folder", "fifo", "dangling link", "link", "hard link", "read-only", "another user's"]
-)
+@pytest.mark.parametrize("kind", ["dangling link", "link", "hard link", "read-only", "another user's"])
 def test_what_is_not_to_be_replaced_is_left_and_the_line_is_said(
     home: Path,
     capsys: pytest.CaptureFixture[str],
@@ -300,6 +383,20 @@ def test_what_is_not_to_be_replaced_is_left_and_the_line_is_said(
     assert capsys.readouterr().err == ""
     assert path.lstat()[:7] == before
     assert not path.with_name("elsewhere").exists() or path.read_text() == "Host x\n"
+
+
+def test_what_replaces_a_file_is_on_the_disk_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, int]] = []
+
+    def note(handle: int) -> None:
+        status = os.fstat(handle)
+        synced.append((status.st_ino, status.st_size))
+
+    monkeypatch.setattr(ssh_files.os, "fsync", note)
+    create(home)
+    names = ("backendai_known_hosts", "backendai_config", "config")
+    files = [(home / ".ssh" / name).stat() for name in names]
+    assert synced == [(status.st_ino, status.st_size) for status in files]
 
 
 def test_commands_at_the_same_moment_keep_each_others_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,6 +432,7 @@ def log_in(home: Path, line: str, *results: Result) -> list[str]:
     return [verb for verb, _fields in answers.asked]
 
 
+@pytest.mark.usefixtures("gateway")
 def test_a_login_asks_for_an_address_only_if_none_is_known(home: Path, became: list[list[str]]) -> None:
     create(home, waiting())
     assert log_in(home, "ssh train -- ls -l", addressed()) == ["access"]
@@ -347,6 +445,43 @@ def test_a_login_asks_for_an_address_only_if_none_is_known(home: Path, became: l
         ["ssh", "-F", config, "--", "train"],
     ]
     assert known(home) == {IDS[1]: 31000}
+
+
+def test_without_ssh_a_sentence_says_so(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(home)
+    capsys.readouterr()
+    monkeypatch.setenv("PATH", str(home))
+    assert run(home, "ssh train") == 1
+    assert capsys.readouterr().err == (
+        "backendai: ssh is not installed on this host: ask an operator for openssh-client.\n"
+    )
+
+
+def test_a_login_to_a_namesake_of_an_ended_session_asks_by_the_name(
+    home: Path, tmp_path: Path, gateway: socket.socket, became: list[list[str]]
+) -> None:
+    create(home)
+    found(tmp_path, OTHER_KEY)
+    with gateway:
+        assert log_in(home, "ssh train", addressed(key=OTHER_KEY, id=IDS[2])) == ["access"]
+    assert (set(known(home)), became[0][3:]) == ({IDS[2]}, ["--", "train"])
+
+
+@pytest.mark.usefixtures("gateway")
+def test_the_session_of_somebody_else_is_known_by_its_id_alone(home: Path, became: list[list[str]]) -> None:
+    for line in ("ssh agent1", f"ssh {IDS[1]}"):
+        (home / ".ssh/backendai_config").unlink(missing_ok=True)
+        assert log_in(home, line, addressed(name="agent1", own=False)) == ["access"]
+        assert became.pop()[3:] == ["--", IDS[1]]
+    assert SshFiles(home / ".ssh").find("agent1") is None
+    assert log_in(home, f"ssh {IDS[1]}") == []
+    config = (home / ".ssh/backendai_config").read_text()
+    assert [line for line in config.splitlines() if line.startswith("Host ")] == [f"Host {IDS[1]}"]
+    assert config.count("  ForwardAgent no\n") == 1
+    create(home)
+    assert "ForwardAgent" not in (home / ".ssh/backendai_config").read_text()
 
 
 @pytest.mark.parametrize(("answer", "kept"), [(WAITS, True), (ENDED, False)])
@@ -394,6 +529,7 @@ def test_an_editor_gets_a_link_and_its_computer_two_lines(
     assert run(home, "code train", addressed()) == 0
     shown = capsys.readouterr()
     assert shown.out == "vscode://vscode-remote/ssh-remote+work@gw:31000/home/work\n"
+    assert "again after its container has started anew; for good: create --key laptop.pub" in shown.err
     admit, trust = [line.strip() for line in shown.err.splitlines()[1:]]
     assert admit == (
         "ssh alice@manager1 \"backendai ssh train -- 'cat >> .ssh/authorized_keys'\" < ~/.ssh/id_ed25519.pub"

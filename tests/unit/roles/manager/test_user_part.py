@@ -336,8 +336,9 @@ def effective(path: Path, host: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
 
 
-def test_ssh_reads_the_configuration_that_is_written(tmp_path: Path) -> None:
-    path, folder = tmp_path / "config", tmp_path / "my ssh"
+@pytest.mark.parametrize("name", ["my ssh", "o'brien", "a#b", "a=b, c;$(d)"])
+def test_ssh_reads_the_configuration_that_is_written(tmp_path: Path, name: str) -> None:
+    path, folder = tmp_path / "config", tmp_path / name
     path.write_text(ssh_config.render_config([ACCESS], folder))
     main, sub = effective(path, "train"), effective(path, "sub1.train")
     assert {name: main[name] for name in ("user", "hostkeyalias", "stricthostkeychecking", "proxyusefdpass")} == {

@@ -133,9 +133,9 @@ class RequestContext:
             )
 
     def record_of(self, session: KnownSession, field: str) -> dict[str, Any]:
-        """Return the record of a session, by the queue if that has the field, else by the agents."""
+        """Return the record of a session, by the queue if that has the field or it has ended, else by the agents."""
         entry = self.queue.entry(session.id)
-        if entry and entry["record"].get(field):
+        if entry and (not session.live or entry["record"].get(field)):
             return dict(entry["record"])
         record = next((record for record in self.records() if record.get("id") == session.id), None)
         if record is None:

@@ -101,6 +101,7 @@ def access(context: RequestContext, request: Request) -> Result:
         context.require_owner(session)
         record = context.record_of(session, "host_keys")
         known = {name: record.get(name) for name in ("id", "name", "status", "host_keys")}
+        known["own"] = session.belongs_to(context.caller)
         if known["status"] not in ("RUNNING", "DEGRADED"):
             later = "; it can be entered once it runs" if known["status"] in LIVE else ""
             return Result("failed", f"{known['name']} is {known['status']}{later}.", {"record": known})

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
+import itertools
 import json
 import re
 import shlex
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +37,7 @@ _KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{16,4096}")
 
 @dataclasses.dataclass(frozen=True)
 class SshAccess:
-    """How one session is reached: a port of a gateway, and the host key of each container by its hostname.
+    """How one session of a manager is reached: a port of a gateway, and each container's host key by its hostname.
 
     Without a host (and with port 0), and without keys, as far as they are not known yet.
     """
@@ -44,6 +47,7 @@ class SshAccess:
     host: str
     port: int
     host_keys: Mapping[str, str]
+    manager: str = dataclasses.field(default_factory=socket.gethostname)
 
     def alias(self, hostname: str = MAIN) -> str:
         """Return the name of a container in the file of known hosts: ports and names are used again, ids never."""
@@ -63,10 +67,14 @@ def parse_access(data: Mapping[str, Any]) -> SshAccess:
 
 
 def parse_session(data: Mapping[str, Any]) -> SshAccess:
-    """Return what is known of the way to a session. Raises :class:`CommandError` if a host has sent nonsense."""
+    """Return what is known of the way to a session. Raises :class:`CommandError` if a host has sent nonsense.
+
+    The name of somebody else's session is its id: no other user names a host of the caller's ssh.
+    """
     name, session_id, keys = data.get("name"), data.get("id"), data.get("host_keys") or {}
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(session_id, str):
         raise CommandError("the manager has sent a session without a name.")
+    name = name if data.get("own", True) else session_id
     ssh = data.get("ssh") or {"host": "", "port": 0}
     host, port = (ssh.get("host"), ssh.get("port")) if isinstance(ssh, Mapping) else (None, None)
     valid = (
@@ -79,7 +87,8 @@ def parse_session(data: Mapping[str, Any]) -> SshAccess:
     )
     if not valid or not isinstance(host, str) or not isinstance(port, int):
         raise CommandError(f"the gateway has sent an address or a host key of {name} that is not valid.")
-    return SshAccess(session_id, name, host, port, {str(hostname): str(key) for hostname, key in keys.items()})
+    known = {str(hostname): str(key) for hostname, key in keys.items()}
+    return SshAccess(session_id, name, host, port, known, str(data.get("manager") or socket.gethostname()))
 
 
 def ssh_command(access: SshAccess, folder: Path, host: str, command: Sequence[str], *, terminal: bool) -> list[str]:
@@ -110,6 +119,7 @@ def render_config(accesses: Sequence[SshAccess], folder: Path, *, unwanted: bool
             f"  UserKnownHostsFile {_quoted(folder / KNOWN_HOSTS_NAME)}",
             "  GlobalKnownHostsFile none",
             "  StrictHostKeyChecking yes",
+            *(["  ForwardAgent no"] if access.name == access.id else []),
         ]
         way = [f"  ProxyCommand {COMMAND} connect {access.id}", "  ProxyUseFdpass yes"]
         lines += ["", f"{_SESSION}{json.dumps(dataclasses.asdict(access))}", *_hosts(access, way, common)]
@@ -128,9 +138,11 @@ def parse_config(text: str) -> list[SshAccess]:
 
 
 def includes(text: str) -> bool:
-    """Return whether a configuration of the user includes that of the sessions, in whatever spelling."""
-    lines = [re.split(r'[\s="]+', line.strip()) for line in text.splitlines()]
-    return any(words[0].lower() == "include" and CONFIG_NAME in (Path(word).name for word in words) for words in lines)
+    """Return whether a configuration of the user includes that of the sessions for all hosts, in whatever spelling."""
+    lines = (re.split(r'[\s="]+', line.strip()) for line in text.splitlines())
+    everywhere = itertools.takewhile(lambda words: words[0].lower() not in ("host", "match"), lines)
+    paths = [Path(word) for words in everywhere if words[0].lower() == "include" for word in words[1:]]
+    return any(path.parent.name in ("", ".ssh") and fnmatch.fnmatch(CONFIG_NAME, path.name) for path in paths)
 
 
 def render_laptop_config(accesses: Sequence[SshAccess], keys: Sequence[str]) -> str:
@@ -163,4 +175,4 @@ def _quoted(path: Path) -> str:
     text = str(path).replace("%", "%%")
     if '"' in text or "\\" in text or "${" in text or not text.isprintable():
         raise CommandError(f"the path {text!r} cannot be used in a configuration of ssh.")
-    return f'"{text}"' if " " in text else text
+    return text if re.fullmatch(r"[\w./%+@:~-]+", text) else f'"{text}"'

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from ..errors import CommandError
 from ..files import read_regular_file
 from . import ssh_config
 from .ssh_config import INCLUDE, MAIN, UNWANTED, SshAccess
@@ -56,16 +57,19 @@ class SshFiles:
             _write(known_hosts, "".join(lines).encode())
             _write(self.config, text.encode())
 
-    def include(self, confirm: Callable[[str], bool] | None) -> str:
+    def include(self, confirm: Callable[[str], bool] | None, *, later: bool = False) -> str:
         """Have the user's own configuration include that of the sessions, and return what there is to say.
 
-        The user is asked once, by ``confirm``, for a line in a file that exists, unless it is none to be replaced.
+        The user is asked once, by ``confirm``, for a line in a file that exists, unless it is none to be replaced, or
+        this is to be asked ``later``.
         """
         path, line = self.folder / "config", f"{INCLUDE}\n".encode()
+        if not self.config.is_file():
+            return ""
         if not os.path.lexists(path):
             _write(path, line)
             return f"{path} is new, with the line {INCLUDE}: ssh, rsync and editors know sessions by their names."
-        if ssh_config.includes(_read(path)) or UNWANTED in _read(self.config):
+        if later or ssh_config.includes(_read(path)) or UNWANTED in _read(self.config):
             return ""
         status = path.lstat()
         own = stat.S_ISREG(status.st_mode) and (status.st_uid, status.st_nlink) == (os.geteuid(), 1)
@@ -88,8 +92,11 @@ def has_host_key(access: SshAccess) -> bool:
 def _read(path: Path) -> str:
     try:
         return read_regular_file(path, MAX_FILE).decode(errors="replace")
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return ""
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"{path} cannot be read: {reason}.") from None
 
 
 def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -99,6 +106,8 @@ def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
         with open(handle, "wb") as stream:
             stream.write(content)
             os.fchmod(handle, mode)
+            stream.flush()
+            os.fsync(handle)
         os.replace(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import getpass
 import json
@@ -51,8 +52,10 @@ class Invocation:
         Sessions that have ended by what it says are none of ssh any more.
         """
         output = tables.make_console()
-        # Not those that another command creates while this one lists.
-        known = {access.id for access in self.ssh.sessions()}
+        # Neither those that another command creates while this one lists, nor those of another manager.
+        known: set[str] = set()
+        with contextlib.suppress(CommandError):
+            known = {access.id for access in self.ssh.sessions() if access.manager == socket.gethostname()}
         with Progress(tables.make_console(stderr=True), output, verbose=self.options.verbose) as progress:
             result = self.service.ask(verb, fields, progress.take, progress.stopping)
         if result.status == "refused":
@@ -88,8 +91,11 @@ def _ended(data: Mapping[str, Any], listed: Collection[str]) -> set[str]:
     return {*listed} - {*records} | {found for found, record in records.items() if record.get("status") in ENDED}
 
 
-def _offer_include(invocation: Invocation) -> None:
-    invocation.keep(lambda: invocation.ssh.include(_confirm if sys.stdin.isatty() else None))
+def _offer_include(invocation: Invocation, *, later: bool = False) -> None:
+    try:
+        invocation.keep(lambda: invocation.ssh.include(_confirm if sys.stdin.isatty() else None, later=later))
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")  # Not now. What the command has done is done.
 
 
 def _confirm(question: str) -> bool:
@@ -125,23 +131,24 @@ def create(invocation: Invocation) -> int:
             invocation.say(
                 f"Log in with backendai ssh {record.get('name')}; end it with backendai end {record.get('name')}."
             )
+    follows = options.follow and not options.dry_run and result.status == "done"
     if record and record.get("status") not in ENDED:
         ssh = next((link["ssh"] for link in result.data.get("access", ()) if link["ssh"]), None)
         invocation.keep(lambda: invocation.ssh.change([ssh_config.parse_session({**record, "ssh": ssh})]))
+        _offer_include(invocation, later=follows)
+    if follows:
+        _follow(invocation, str(record["id"]))
         _offer_include(invocation)
-    if options.follow and not options.dry_run and result.status == "done":
-        return _follow(invocation, str(record["id"]))
     return result.exit_code
 
 
-def _follow(invocation: Invocation, session_id: str) -> int:
+def _follow(invocation: Invocation, session_id: str) -> None:
     """Show the output of a session until it ends; its command's failure is this command's."""
     invocation.ask("logs", session=session_id, follow=True)
     record = invocation.ask("show", session=session_id).data.get("record") or {}
     code = record.get("exit_code")
     if code:
         raise CommandError(f"its command has ended with {code}.")
-    return 0
 
 
 def list_sessions(invocation: Invocation) -> int:
@@ -220,14 +227,19 @@ def logs(invocation: Invocation) -> int:
 
 def ssh(invocation: Invocation) -> int:
     """Become ssh, to a container of a session."""
-    access = invocation.ssh.find(invocation.options.session) or _ask_access(invocation)
-    command = ssh_config.ssh_command(
-        access, invocation.ssh.folder, invocation.options.host, invocation.command, terminal=sys.stdin.isatty()
-    )
+    options, folder = invocation.options, invocation.ssh.folder
     try:
+        access = _find_access(invocation)
+        command = ssh_config.ssh_command(access, folder, options.host, invocation.command, terminal=sys.stdin.isatty())
         os.execvp(command[0], command)
     except FileNotFoundError:
         raise CommandError("ssh is not installed on this host: ask an operator for openssh-client.") from None
+
+
+def _find_access(invocation: Invocation) -> ssh_config.SshAccess:
+    """Return how the session of the command line is reached: as it is known, if it is still there."""
+    access = invocation.ssh.find(invocation.options.session)
+    return access if access and has_host_key(access) else _ask_access(invocation)
 
 
 def _ask_access(invocation: Invocation, session: str = "") -> ssh_config.SshAccess:
@@ -248,9 +260,7 @@ def connect(invocation: Invocation) -> int:
     """
     if not stat.S_ISSOCK(os.fstat(1).st_mode):
         raise RefusedError("connect is for ssh, which starts it; backendai ssh logs in.")
-    access = invocation.ssh.find(invocation.options.session)
-    if access is None or not has_host_key(access):
-        access = _ask_access(invocation)
+    access = _find_access(invocation)
     try:
         link = socket.create_connection((access.host, access.port), SECONDS)
     except OSError as error:
@@ -263,13 +273,14 @@ def connect(invocation: Invocation) -> int:
 
 
 def code(invocation: Invocation) -> int:
-    """Print a link that opens a session in VS Code, and the two lines that the computer of the editor needs once."""
+    """Print a link that opens a session in VS Code, and the two lines that the computer of the editor needs."""
     access = _ask_access(invocation)
     host, port, name = access.host, access.port, access.name
     invocation.say(f"vscode://vscode-remote/ssh-remote+{ssh_config.USER}@{host}:{port}/home/{ssh_config.USER}")
     admit = f"backendai ssh {name} -- 'cat >> .ssh/authorized_keys'"
     sys.stderr.write(
-        "Once, on the computer with the editor, so that it and the session know each other's keys:\n"
+        "On the computer with the editor, so that it and the session know each other's keys (the first line again after"
+        " its container has started anew; for good: create --key laptop.pub):\n"
         f'  ssh {getpass.getuser()}@{socket.gethostname()} "{admit}" < ~/.ssh/id_ed25519.pub\n'
         f"  echo '[{host}]:{port} {access.host_keys[ssh_config.MAIN]}' >> ~/.ssh/known_hosts\n"
     )
