@@ -72,14 +72,16 @@ def test_a_session_works_where_the_engine_gives_containers_other_users(tmp_path:
     assert provisioned.code == 0, provisioned.output
 
 
-def test_a_library_of_pip_beside_the_sdk_is_named(tmp_path: Path) -> None:
+def test_a_library_of_pip_beside_the_sdk_is_named_where_that_is_needed(tmp_path: Path) -> None:
     """The place is that of pip; what the library says is not what an incompatible one would."""
     place = run_on(OLD, "python3 -c \"import sys; print('/usr/local/lib/python%d.%d' % sys.version_info[:2])\"").strip()
     folder = f"{place}/dist-packages"
     with Sessions(tmp_path) as sessions:
         try:
             write(OLD, f"{folder}/requests/__init__.py", "raise ImportError('no DEFAULT_CIPHERS in urllib3')")
-            run = sessions.create(**SMALL, designated_agents=[OLD])
+            assert sessions.create(**SMALL, designated_agents=[OLD]).record["status"] == "RUNNING"
+            absent = {"name": f"{sessions.name}-absent", "image": "nowhere.invalid/lab/absent:1"}
+            run = sessions.create(**{**SMALL, **absent}, designated_agents=[OLD])
         finally:
             run_on(OLD, f"rm -rf {folder}/requests", check=False)
     assert run.code != 0
