@@ -192,7 +192,7 @@ NOBODY, NO_LINKS = "cannot log in to their sessions, or open apps", "get no link
 
 def listed(**domains: str) -> dict[str, Any]:
     """Return what ``ansible-inventory --list`` prints of an inventory with gateways."""
-    variables = {name: {"gateway_domain": domain} if domain else {} for name, domain in domains.items()}
+    variables = {name: {"gateway_domain": domain} for name, domain in domains.items() if domain}
     group = {"gateways": {"hosts": [*domains]}} if domains else {}
     return {"_meta": {"hostvars": variables}, "all": {"children": ["ungrouped", *group]}, **group}
 
