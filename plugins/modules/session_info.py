@@ -180,7 +180,7 @@ sessions:
       type: list
       elements: dict
     gpu_models:
-      description: Of which models its GPUs are, if the drivers of its agents name them.
+      description: Of which models its GPUs are, if the drivers of its agents name them and none has several for it.
       type: list
       elements: str
 timer:

@@ -96,6 +96,6 @@ def test_names_with_markup_are_shown_and_not_executed(look: Look) -> None:
     shown = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
     for view in look(html):
         assert (view["faults"], view["names"], view["violations"]) == ([], [shown], [])
-        assert ". The timer last ran 3 hours ago: sessions that wait do not start; see " in view["written"]
-        assert view["written"].endswith(f" backendai-schedule.timer on {shown}")
+        assert ". The last good run of the timer was 3 hours ago: sessions that wait do not start, " in view["written"]
+        assert view["written"].endswith(f" backendai-schedule.service on {shown}")
         assert all(url.startswith(("file:", "data:")) for url in view["requests"])

@@ -201,8 +201,8 @@ def test_a_user_learns_what_a_session_lacks_and_that_the_timer_does_not_run(sess
         listed = backendai("alice", "list")
     finally:
         run_on(MANAGER, f"rm {note}")
-    assert "warning: the timer last ran 3h ago: sessions that wait do not start" in listed.errors
-    assert "systemctl status backendai-schedule.timer on elsewhere says why." in listed.errors
+    assert "warning: the last good run of the timer was 3h ago: sessions that wait do not start" in listed.errors
+    assert "systemctl status backendai-schedule.service on elsewhere says why." in listed.errors
     assert "timer" not in backendai("alice", "list").errors
 
 

@@ -143,6 +143,8 @@ def test_a_program_of_somebody_else_does_not_run(tmp_path: Path, other: str) -> 
 
 # ---- what users of managers miss
 
+LAST = "Warn of what"
+
 
 def warned(
     tmp_path: Path, inventory: dict[str, Any], policy: str = "images: [lab/*]", play: str = "managers"
@@ -150,20 +152,26 @@ def warned(
     """Return the warnings of the playbook's last words about managers, whose inventory, or that of the run, is this."""
     (tmp_path / "policy.yml").write_text(policy)
     plays = yaml.safe_load((REPOSITORY / f"playbooks/provision_{play}.yml").read_text())
-    (task,) = [each for every in plays for each in every.get("tasks", []) if each["name"].startswith("Warn of what")]
-    tasks = str(REPOSITORY / "playbooks" / task["ansible.builtin.import_tasks"])
+    (tasks,) = [every["tasks"] for every in plays if every.get("tasks", [{}])[-1].get("name", "").startswith(LAST)]
+    path = str(REPOSITORY / "playbooks" / tasks[-1]["ansible.builtin.import_tasks"])
     of_managers: dict[str, Any] = {
         "manager_policy": str(tmp_path / "policy.yml"),
-        "manager_inventory": "/srv/manager-inventory.yml",
+        "manager_inventory": str(tmp_path / "manager-inventory"),
         "manager_state": "present",
     }
     if play == "managers":
         of_managers["__manager_inventory_result"] = {"stdout": json.dumps(inventory)}
+        (tmp_path / "manager-inventory").write_text(f"#!/bin/sh\necho '{json.dumps(inventory)}'\n")
+        (tmp_path / "manager-inventory").chmod(0o755)
     groups: dict[str, Any] = {"managers": {"hosts": {"manager1": of_managers}}}
     if play == "gateways":
         groups["gateways"] = {"hosts": inventory}
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"children": groups}}))
-    made = {"hosts": "managers", "gather_facts": False, "tasks": [{**task, "ansible.builtin.import_tasks": tasks}]}
+    made = {
+        "hosts": "managers",
+        "gather_facts": False,
+        "tasks": [*tasks[:-1], {**tasks[-1], "ansible.builtin.import_tasks": path}],
+    }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([made]))
     command = [
         sys.executable,
@@ -184,7 +192,7 @@ NOBODY, NO_LINKS = "cannot log in to their sessions, or open apps", "get no link
 
 def listed(**domains: str) -> dict[str, Any]:
     """Return what ``ansible-inventory --list`` prints of an inventory with gateways."""
-    variables = {name: {"gateway_domain": domain} if domain else {} for name, domain in domains.items()}
+    variables = {name: {"gateway_domain": domain} for name, domain in domains.items() if domain}
     group = {"gateways": {"hosts": [*domains]}} if domains else {}
     return {"_meta": {"hostvars": variables}, "all": {"children": ["ungrouped", *group]}, **group}
 
@@ -210,7 +218,8 @@ def test_provisioning_warns_of_gateways_without_links_for_users(
     assert warned(tmp_path, of_run, policy, "gateways") == warnings
 
 
-def test_gateways_in_groups_of_groups_count(tmp_path: Path) -> None:
-    inventory = listed(gateway1="apps.example.org", gateway2="")
-    inventory["edge"] = inventory.pop("gateways")
-    assert warned(tmp_path, {**inventory, "gateways": {"children": ["edge"]}}) == [NO_LINKS]
+@pytest.mark.parametrize(("domain", "warnings"), [("", [NO_LINKS]), ("apps.example.org", [])])
+def test_gateways_in_groups_of_groups_count(tmp_path: Path, domain: str, warnings: list[str]) -> None:
+    inventory = listed(gateway1="apps.example.org", gateway2=domain)
+    zone, groups = inventory.pop("gateways"), {"gateways": {"children": ["region_a"]}}
+    assert warned(tmp_path, {**inventory, **groups, "region_a": {"children": ["zone_a"]}, "zone_a": zone}) == warnings

@@ -34,6 +34,9 @@ SEEN_FILE = ".seen"
 TIMER_FILE, TIMER_UNIT = ".timer", Path("/etc/systemd/system/backendai-schedule.timer")
 LATE_SECONDS = 300.0
 
+# From this age on (seconds), the note of another host counts no more: its timer may have been removed.
+FORGOTTEN_SECONDS = 30 * 86400.0
+
 # How many entries are saved before the lock is released: each is flushed to the disk.
 BATCH = 100
 
@@ -150,7 +153,8 @@ class QueueStore:
             known = {"host": host, "ran_at": ran_at, "late_at": ran_at + max(LATE_SECONDS, 3 * float(interval))}
         except (OSError, ValueError):
             return {}
-        return known if TIMER_UNIT.exists() or host != os.uname().nodename else {}
+        own = host == os.uname().nodename
+        return known if (TIMER_UNIT.exists() if own else time.time() - ran_at < FORGOTTEN_SECONDS) else {}
 
     def _write(self, name: str, content: str, *, durable: bool = True) -> None:
         with self._convert_os_errors("written"):

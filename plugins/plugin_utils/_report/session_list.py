@@ -135,9 +135,10 @@ def describe_timer(timer: Mapping[str, Any], entries: Iterable[QueueEntry], now:
     """
     if not timer or now <= timer["late_at"] or any(entry.state == CREATING and entry.owner for entry in entries):
         return {**timer, "problem": ""}
-    ago, why = format_duration(now - timer["ran_at"]), f"systemctl status backendai-schedule.timer on {timer['host']}"
+    ago, host = format_duration(now - timer["ran_at"]), timer["host"]
     effect = "sessions that wait do not start, and none ends by its time"
-    return {**timer, "problem": f"the timer last ran {ago} ago: {effect}; {why} says why."}
+    why = f"systemctl status backendai-schedule.service on {host} says why"
+    return {**timer, "problem": f"the last good run of the timer was {ago} ago: {effect}; {why}."}
 
 
 def _due(agents: Collection[str]) -> list[str]:
@@ -172,11 +173,16 @@ def _closed_storage(plan: SessionPlan, cluster: ClusterState) -> dict[str, Any]:
 def _gpu_models(plan: SessionPlan, cluster: ClusterState) -> dict[str, Any]:
     """Return the models of which the GPUs of a session are, as the drivers of its agents name them.
 
-    It is a field of the record, if there are any.
+    It is a field of the record, if they are known: an agent may give a container any of the devices that it accepts.
     """
-    wanted = {slot for kernel in plan.kernels for slot in kernel.resources}
-    devices = (device for name in plan.agents if name in cluster.facts for device in cluster.facts[name].devices)
-    models = {device.model for device in devices if device.slot in wanted and plan.gpu.accepts(device)} - {""}
+    models: set[str] = set()
+    for kernel in plan.kernels:
+        devices = cluster.facts[kernel.agent].devices if kernel.agent in cluster.facts else ()
+        possible = {each.model for each in devices if each.slot in kernel.resources and plan.gpu.accepts(each)}
+        if len(possible) > 1:
+            return {}
+        models |= possible
+    models.discard("")
     return {"gpu_models": sorted(models)} if models else {}
 
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from ansible.errors import AnsibleActionFail
+
 from ...module_utils._model.errors import cause
 from .session_run import SessionRun
 from .settling import Settled
@@ -19,5 +21,9 @@ def schedule(run: SessionRun) -> list[Settled]:
         run.release(cause(error))
         raise
     if run.site.rules.timer_interval and not run.site.check_mode:
-        run.site.queue.save_timer(run.site.rules.timer_interval)
+        # What the pass has done is told all the same.
+        try:
+            run.site.queue.save_timer(run.site.rules.timer_interval)
+        except AnsibleActionFail as error:
+            run.outcome.warn(str(error))
     return passed

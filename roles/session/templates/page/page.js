@@ -159,8 +159,9 @@
   $("sort").addEventListener("change", () => { state.sort = $("sort").value; show(); });
   const written = () => {
     const now = Date.now() / 1000, { host, ran_at, late_at } = data.timer, late = now > late_at;
-    $("written").textContent = `Written ${date(data.now)}, ${since(data.now)}${late ? `. The timer last ran ${since(ran_at)}:`
-      + ` sessions that wait do not start; see systemctl status backendai-schedule.timer on ${host}` : ""}`;
+    $("written").textContent = `Written ${date(data.now)}, ${since(data.now)}${late
+      ? `. The last good run of the timer was ${since(ran_at)}: sessions that wait do not start, or a run takes long;`
+      + ` see systemctl status backendai-schedule.service on ${host}` : ""}`;
     $("written").className = late || now - data.now > 600 ? "old" : "";
   };
   written();

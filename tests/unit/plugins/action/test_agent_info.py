@@ -156,6 +156,6 @@ def test_a_timer_that_does_not_run_is_warned_of(
         result = listed(run, site, path=str(tmp_path / "agents.json"))
         written = json.loads((tmp_path / "agents.json").read_text())["timer"]
         assert (result["timer"], bool(written["problem"])) == (written, late)
-        assert [text for text in result["warnings"] if text.startswith("the timer last ran 3h ago: ")] == (
-            [written["problem"]] if late else []
-        )
+        assert [
+            text for text in result["warnings"] if text.startswith("the last good run of the timer was 3h ago: ")
+        ] == ([written["problem"]] if late else [])

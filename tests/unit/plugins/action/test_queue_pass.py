@@ -259,6 +259,16 @@ def test_only_a_pass_of_the_timer_is_noted(make_site: MakeSite, queue: QueueStor
     assert (queue.path / TIMER_FILE).read_text() == f"{os.uname().nodename} 60.0"
 
 
+def test_a_note_that_cannot_be_written_is_a_warning_and_the_pass_has_its_result(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    queue.save(waiting(1))
+    (queue.path / TIMER_FILE).mkdir()
+    result = make_site(8).queue(variables={"__session_timer_interval": 60.0})
+    assert [record["status"] for record in result["sessions"]] == ["RUNNING"]
+    assert [text for text in result["warnings"] if "cannot be written" in text]
+
+
 def test_a_pass_that_fails_is_not_noted(make_site: MakeSite, queue: QueueStore) -> None:
     site = make_site()
     site.fault = lambda _asked: (_ for _ in ()).throw(InterruptionError("interrupted"))

@@ -141,7 +141,7 @@ def test_a_session_with_gpus_names_their_models(lists: Lists, recorded: Record) 
         return listed.get("gpu_models")
 
     assert models() is None
-    assert models(kernels=kernels) == ["NVIDIA H100 80GB HBM3", "NVIDIA L4"]
+    assert models(kernels=kernels) is None, "an agent may give any of several models"
     assert models(kernels=kernels, gpu=GpuRequest("h100")) == ["NVIDIA H100 80GB HBM3"]
 
 
@@ -651,8 +651,8 @@ def test_an_agent_that_the_inventory_does_not_have_is_refused(run: Run) -> None:
 
 
 LATE = (
-    "the timer last ran 3h ago: sessions that wait do not start, and none ends by its time; systemctl status"
-    f" backendai-schedule.timer on {os.uname().nodename} says why."
+    "the last good run of the timer was 3h ago: sessions that wait do not start, and none ends by its time;"
+    f" systemctl status backendai-schedule.service on {os.uname().nodename} says why."
 )
 
 

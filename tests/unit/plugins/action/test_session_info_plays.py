@@ -50,6 +50,12 @@ def test_the_list_is_the_same_with_the_settings_that_a_team_has(site: Site, sett
     assert site.asked.count("agent1:survey") == 1
 
 
+def test_an_empty_format_is_the_default(site: Site) -> None:
+    code, output = site.play("backendai.cluster.list_sessions", "-e", "session_list_format=")
+    assert code == 0, output
+    assert "NAME" in output
+
+
 def test_a_task_returns_sessions_and_the_agents_that_are_away(site: Site) -> None:
     code, output = site.play([{**PLAY, "tasks": [task(), SAVE]}], "--check")
     assert code == 0, output

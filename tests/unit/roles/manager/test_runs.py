@@ -199,6 +199,10 @@ def asked(agent: str, problem: str, reason: str) -> dict[str, Any]:
         ([{"event": "verbose", "stdout": "[ERROR]: no inventory"}], "no inventory"),
         ([{"event": "verbose", "stdout": "ERROR! no inventory"}, failure("localhost")], "it broke"),
         ([failure("localhost", msg="session_env is not session_x")], "env is not x"),
+        (
+            [failure("localhost", msg="session_mounts[0].source: '/data/session_out' and my-session_a of 'session_b'")],
+            "mounts[0].source: '/data/session_out' and my-session_a of 'session_b'",
+        ),
     ],
 )
 def test_a_failed_run_has_a_reason_for_users(events: list[dict[str, Any]], reason: str) -> None:

@@ -95,7 +95,7 @@ def test_what_a_session_gets_unasked_is_the_policy_s(
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_what_the_run_has_decided_is_said(host: ManagerHost, dry_run: bool) -> None:
     created(host)
-    notes = ["Each container with cuda.device 4 gets cpu 28.", "No folder in session_mounts can be written."]
+    notes = ["/data/session_out gets cuda.device 4.", "No folder in session_mounts can be written."]
     host.runs.events = [{"event": "runner_on_ok", "event_data": {"task": "Create", "res": {"notes": notes}}}]
     host.ask(ALICE, "create", options={**SPEC, "resources": {"cuda.device": 4}}, dry_run=dry_run)
     advice = [event["text"] for event in host.events if event["event"] == "advice"]

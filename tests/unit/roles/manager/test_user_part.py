@@ -382,6 +382,7 @@ def test_times_and_amounts_are_short() -> None:
     several = {"cpu": 2, "mem": 6 << 28, "shmem": 16 << 20, "cuda.device": 2, "cuda.mig-1g.10gb": 1}
     assert slots(several) == "cpu 2, mem 1.5 GiB, shmem 16 MiB, 2 GPUs, cuda.mig-1g.10gb 1"
     assert slots({"cuda.device": 1, "mem": 0, "shmem": 204_800 << 30}) == "1 GPU, mem 0 GiB, shmem 204800 GiB"
+    assert slots({"mem": (1 << 30) - 1, "shmem": 1023 << 20}) == "mem 1 GiB, shmem 1023 MiB"
     assert [part("mem", some << 20, "/", 64 << 30) for some in (0, 512, 1024)] == [
         "0/64 GiB",
         "512 MiB/64 GiB",

@@ -20,8 +20,8 @@ _PROGRESS = re.compile(
 
 _ERROR = re.compile(r"\[?ERROR(!|\])?:? ")
 _PREFIX = "Task failed: "
-# Users write the words of a session without their prefix.
-_OPTION = re.compile(r"\bsession_(?=[a-z])")
+# Users write the words of a session without their prefix. In a path or a name, and quoted, it is their own word.
+_OPTION = re.compile(r"(?<![\w/.'\"-])session_(?=[a-z])")
 
 
 @dataclasses.dataclass

@@ -146,7 +146,13 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="WORD=VALUE", help="any other word of a spec")
     parser.add_argument("--key", action="append", default=[], metavar="FILE", help="a public key that may log in, too")
     parser.add_argument(
-        "--wait", type=_seconds, nargs="?", const=MAX_SECONDS, default=0, metavar="TIME", help="until it runs, or 10m"
+        "--wait",
+        type=_seconds,
+        nargs="?",
+        const=MAX_SECONDS,
+        default=0,
+        metavar="TIME",
+        help="until it runs, or for TIME, such as 10m",
     )
     parser.add_argument(
         "--wait-for-hosts", action="store_true", help="wait, too, for agents with more room than there are"

@@ -50,7 +50,7 @@ def amount(slot: str, value: int) -> str:
     """Return an amount of a slot, memory in GiB, or in MiB if it is less than one."""
     if slot not in _BYTES:
         return str(value)
-    factor, unit = (_MIB, "MiB") if 0 < value < _GIB else (_GIB, "GiB")
+    factor, unit = (_MIB, "MiB") if value > 0 and round(value / _MIB, 2) < 1024 else (_GIB, "GiB")
     return f"{round(value / factor, 2):.10g} {unit}"
 
 

@@ -525,8 +525,16 @@ def test_a_timer_that_was_removed_is_none(timed: QueueStore) -> None:
     store.TIMER_UNIT.unlink()
     assert timed.timer() == {}
     # Whether that of another host was, this one cannot know.
-    (timed.path / store.TIMER_FILE).write_text("manager1 60.0")
-    assert timed.timer()["host"] == "manager1"
+    note = timed.path / store.TIMER_FILE
+    note.write_text("manager1 60.0")
+    for days, host in ((29, "manager1"), (31, None)):
+        os.utime(note, (time.time() - days * 86400,) * 2)
+        assert timed.timer().get("host") == host
+
+
+def test_a_timer_of_this_host_that_is_there_is_known_however_long_ago_it_ran(timed: QueueStore) -> None:
+    os.utime(timed.path / store.TIMER_FILE, (1.0, 1.0))
+    assert timed.timer()["ran_at"] == 1.0
 
 
 # ---- the default path
