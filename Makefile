@@ -15,7 +15,7 @@ LAB := $(PYTHON) -m tests.lab
 SCENARIOS := $(patsubst extensions/molecule/%/molecule.yml,%,$(wildcard extensions/molecule/*/molecule.yml))
 # Otherwise checkouts whose folders have the same name share the state of a scenario.
 MOLECULE := $(WITH_BIN) MOLECULE_EPHEMERAL_DIRECTORY=$(CURDIR)/.cache/molecule
-SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py')
+SHELL_SCRIPTS = $(shell git grep --untracked -lE '^\#!/.*sh$$' -- ':!*.py' ':!*.md')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab lab-down demo test test-all bench unit sanity lint types docs docs-site acceptance integration molecule build changelog clean \
