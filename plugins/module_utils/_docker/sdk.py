@@ -4,12 +4,14 @@
 
 """The Docker SDK for Python, imported on first use.
 
-The import takes 0.1 s of CPU, and the frequent reconciliation of an agent usually needs no engine. If the SDK is
-missing, its first use raises ImportError; ``client.connect`` is always the first.
+The import takes 0.1 s of CPU, and the frequent reconciliation of an agent usually needs no engine. If the SDK cannot be
+imported, its use raises ImportError, which ``client`` explains. Its errors have stand-ins then, which only match
+themselves: what handles one of them must not hide that explanation.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,25 @@ else:
 
     class _Sdk:
         def __getattr__(self, name: str) -> Any:
-            return getattr(importlib.import_module("docker"), name)
+            try:
+                return getattr(importlib.import_module("docker"), name)
+            except ImportError:
+                if name == "errors":
+                    return _StandIns()
+                raise
+
+    class _StandInError(OSError):
+        def __init__(self, message: str, explanation: str = "") -> None:
+            super().__init__(message)
+            self.explanation = explanation
+
+    class _StandIns:
+        def __getattr__(self, name: str) -> Any:
+            return _stand_in(name)
+
+    @functools.cache
+    def _stand_in(name: str) -> type:
+        return type(name, (_StandInError,), {})
 
     docker = _Sdk()
 

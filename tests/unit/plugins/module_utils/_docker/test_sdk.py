@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, reason
 from tests.unit.builders import REPOSITORY
 
 RESTORE = "ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile"
@@ -22,6 +23,24 @@ def test_reconciliation_does_not_import_the_sdk() -> None:
 def test_missing_sdk_raises_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(ImportError):
-        issubclass(docker.errors.NotFound, docker.errors.APIError)
+        docker.APIClient()
     monkeypatch.undo()
     assert issubclass(docker.errors.NotFound, docker.errors.APIError)
+
+
+def test_what_handles_an_error_of_a_missing_sdk_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+
+    def read(error: Exception) -> str:
+        try:
+            raise error
+        except docker.errors.NotFound:
+            return "nothing is there"
+
+    with pytest.raises(ClusterError, match="the SDK does not work"):
+        read(ClusterError("the SDK does not work"))
+    failed = docker.errors.APIError("the engine has failed", explanation="no space left")
+    with pytest.raises(OSError, match="the engine has failed"):
+        read(failed)
+    assert reason(failed) == "no space left"
+    assert read(docker.errors.NotFound("gone")) == "nothing is there"
