@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ BOOTED = time.time() - read_uptime()
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 POOLS = NetworkPools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
 REPOSITORY = Path(__file__).parents[2]
+ANSIBLE_PLAYBOOK = (sys.executable, "-m", "ansible", "playbook")
 DEFAULTS: dict[str, Any] = yaml.safe_load((REPOSITORY / "roles/session/defaults/main.yml").read_text())
 
 

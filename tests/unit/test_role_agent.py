@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 from ansible.template import trust_as_template
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils.removed_options import describe_removed_options
-from tests.unit.builders import REPOSITORY
+from tests.unit.builders import ANSIBLE_PLAYBOOK, REPOSITORY
 from tests.unit.rendering import templar
 
 ROLE = REPOSITORY / "roles/agent"
@@ -37,17 +36,7 @@ def test_a_removed_option_is_refused_before_anything_is_done(tmp_path: Path, opt
     first = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[0]
     play = {"hosts": "localhost", "gather_facts": False, "vars": {option: []}, "tasks": [first]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    command = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "playbook",
-        "-i",
-        "localhost,",
-        "-c",
-        "local",
-        str(tmp_path / "play.yml"),
-    ]
+    command = [*ANSIBLE_PLAYBOOK, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
     run = subprocess.run(command, check=False, capture_output=True, text=True, cwd=REPOSITORY)
     assert run.returncode == code, run.stdout + run.stderr
     sentences = describe_removed_options([option])

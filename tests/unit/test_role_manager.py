@@ -13,7 +13,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from tests.unit.builders import REPOSITORY
+from tests.unit.builders import ANSIBLE_PLAYBOOK, REPOSITORY
 
 ROLE = REPOSITORY / "roles/manager"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text())
@@ -60,7 +60,7 @@ def remove_what_is_gone(source: Path, installed: Path, *options: str) -> subproc
     }
     path = installed.with_name("play.yml")
     path.write_text(yaml.safe_dump([play]))
-    command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", str(path), *options]
+    command = [*ANSIBLE_PLAYBOOK, "-i", "localhost,", str(path), *options]
     home = str(installed.with_name("home"))
     environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": home, "ANSIBLE_PIPELINING": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 import yaml
 from ansible.template import trust_as_template
 
-from tests.unit.builders import REPOSITORY
+from tests.unit.builders import ANSIBLE_PLAYBOOK, REPOSITORY
 from tests.unit.rendering import templar
 
 ROLE = REPOSITORY / "roles/scheduler"
@@ -173,15 +172,7 @@ def warned(
         "tasks": [*tasks[:-1], {**tasks[-1], "ansible.builtin.import_tasks": path}],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([made]))
-    command = [
-        sys.executable,
-        "-m",
-        "ansible",
-        "playbook",
-        "-i",
-        str(tmp_path / "hosts.yml"),
-        str(tmp_path / "play.yml"),
-    ]
+    command = [*ANSIBLE_PLAYBOOK, "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")]
     run = subprocess.run(command, check=False, capture_output=True, text=True, cwd=REPOSITORY)
     assert run.returncode == 0, run.stdout + run.stderr
     return re.findall(r"WARNING: users of manager1 (.*?):", run.stdout)
