@@ -24,7 +24,7 @@ from ..plugin_utils.cluster_view import attendance_in, read_answers, with_invent
 from ..plugin_utils.host_request import coerce
 from ..plugin_utils.request_file import read_user_options
 from ..plugin_utils.run_request import LIST, parse_request
-from ..plugin_utils.survey import problems_of, survey
+from ..plugin_utils.survey import Asked, problems_of, survey
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "agents": {"type": "list", "elements": "str"},
@@ -48,7 +48,7 @@ class ActionModule(AgentsAction):
     def survey(self, agents: Sequence[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         """Return the facts of the agents that ``--limit`` does not hide, or why there are none."""
         with self.calls(variables) as calls:
-            return survey(calls, self.within_limit(agents, variables), others=True)
+            return survey(calls, self.within_limit(agents, variables), Asked(others=True))
 
     def _list(
         self,

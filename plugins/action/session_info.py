@@ -26,7 +26,7 @@ from ..plugin_utils.host_program import COLLECTION
 from ..plugin_utils.host_request import coerce
 from ..plugin_utils.look_action import LookAction
 from ..plugin_utils.run_request import LIST
-from ..plugin_utils.survey import problems_of, survey
+from ..plugin_utils.survey import Asked, problems_of, survey
 
 ENDED = ("TERMINATED", "CANCELLED")
 """The statuses that only sessions which have ended can have."""
@@ -41,6 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "choices": ["PENDING", "CREATING", "RUNNING", "DEGRADED", "ERROR", *ENDED],
     },
     "history": {"type": "bool"},
+    "use": {"type": "bool"},
     "agents": {"type": "list", "elements": "str"},
     "queue_path": {"type": "path"},
     "queue_policy": {"type": "str", "choices": ["fifo", "lifo", "drf"]},
@@ -53,7 +54,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 FILTERS = ("name", "id", "user")
 """The options that compare a field of the record."""
 
-VARIABLES = {name: f"session_{name}" for name in ("history", "queue_path", "queue_policy", "queue_patience")}
+VARIABLES = {
+    "use": "session_list_use",
+    **{name: f"session_{name}" for name in ("history", "queue_path", "queue_policy", "queue_patience")},
+}
 
 
 class ActionModule(LookAction):
@@ -63,13 +67,16 @@ class ActionModule(LookAction):
         options = coerce(OPTIONS, self._task.args)
         _check_filters(options["status"] or (), history=run.history)
         agents = self.agents(options["agents"], task_vars)
-        queue, answers = self.queue_at(run.queue_path, task_vars), self.survey(agents, task_vars)
+        queue = self.queue_at(run.queue_path, task_vars)
+        answers = self.survey(agents, task_vars, loads=run.list_use)
         return {"changed": False, **self._list(options, run, style, queue, agents, answers)}
 
-    def survey(self, agents: Sequence[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    def survey(
+        self, agents: Sequence[str], variables: Mapping[str, Any], *, loads: bool
+    ) -> dict[str, Mapping[str, Any]]:
         """Return the facts of the agents that ``--limit`` does not hide, or why there are none."""
         with self.calls(variables) as calls:
-            return survey(calls, self.within_limit(agents, variables))
+            return survey(calls, self.within_limit(agents, variables), Asked(loads=loads))
 
     def _list(
         self,

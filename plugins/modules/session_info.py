@@ -42,6 +42,10 @@ options:
     description: Whether to return sessions that have ended, too. By default the variable C(session_history), or else
       V(false).
     type: bool
+  use:
+    description: Whether to measure for a second what the sessions use, for RV(sessions[].use). By default the variable
+      C(session_list_use), or else V(false).
+    type: bool
   agents:
     description: The inventory names of the agents. By default those that the pattern in the variable C(agent_group)
       matches, or else those of the group C(agents).
@@ -183,6 +187,15 @@ sessions:
       description: Of which models its GPUs are, if the drivers of its agents name them and none has several for it.
       type: list
       elements: str
+    use:
+      description: What its containers use now, if O(use=true) and all of its agents have measured it.
+      type: dict
+      contains:
+        cpu: {type: float, description: How many cores were busy over a second., sample: 3.9}
+        gpus:
+          description: How busy each NVIDIA GPU is, in percent, as its driver says. MIG instances are not told.
+          type: list
+          elements: int
 timer:
   description: The C(host) of the timer, when it C(ran_at) last and is C(late_at), and its C(problem) if it is late.
   returned: success

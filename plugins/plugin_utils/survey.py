@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..module_utils._module import CAPACITY_OPTIONS
 from .agent_calls import Answer, Asks, Failure
@@ -19,28 +19,32 @@ from .removed_options import refuse_removed_options
 SURVEY_SECONDS = 120
 
 
-def survey(
-    calls: Asks,
-    agents: Iterable[str],
-    images: Sequence[str] = (),
-    paths: Sequence[str] = (),
-    keys_of: Sequence[str] = (),
-    step: str = "",
-    *,
-    others: bool = False,
-) -> dict[str, Mapping[str, Any]]:
-    """Return the facts of agents as :func:`cluster_view.read_answers` takes them.
+class Asked(NamedTuple):
+    """What agents are asked beside their facts: about images and folders, and the public keys of sessions by id.
 
-    With ``others``, an answer may have ``warnings`` about what runs beside sessions.
+    With ``loads`` they measure what sessions use, and with ``others`` they warn of what runs beside sessions.
     """
 
+    images: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    keys_of: Sequence[str] = ()
+    loads: bool = False
+    others: bool = False
+
+
+FACTS_ALONE = Asked()
+
+
+def survey(
+    calls: Asks, agents: Iterable[str], asked: Asked = FACTS_ALONE, step: str = ""
+) -> dict[str, Mapping[str, Any]]:
+    """Return the facts of agents as :func:`cluster_view.read_answers` takes them."""
     own: dict[str, Sequence[str]] = {}
 
     def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
         own[name] = list(variables)
         settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
-        asked = {"images": list(images), "paths": list(paths), "keys_of": list(keys_of), "others": others}
-        return {**asked, "settings": settings}
+        return {**asked._asdict(), "settings": settings}
 
     answers = calls.ask("survey", agents, options, SURVEY_SECONDS, step)
     return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}

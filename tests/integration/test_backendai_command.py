@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -171,7 +172,7 @@ def test_what_fits_on_no_empty_cluster_is_refused(sessions: Sessions) -> None:
 
 def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
     before = backendai("alice", "limits", "--json").json["held"]
-    create("alice", sessions.name, "--set", "max_lifetime=12h")
+    record = create("alice", sessions.name, "--set", "max_lifetime=12h")
     limits = backendai("alice", "limits", "--json").json
     assert (limits["images"], [group["resource_group"] for group in limits["free"]]) == (["lab/*"], ["default"])
     assert (limits["held"]["running"], limits["held"]["containers"]) == (
@@ -182,7 +183,12 @@ def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
     first, since, end, *_rest = backendai("alice", "why", sessions.name).output.splitlines()
     assert first == f"{sessions.name} is RUNNING."
     assert (since[:15], end[:22]) == ("It has run for ", "Its time is up in 11h5")
-    assert "  each container  cpu 1, mem 128 MiB" in backendai("alice", "show", sessions.name).output.splitlines()
+    run_in(record["kernels"][0], "setsid", "-f", "timeout", "20", "sh", "-c", "while :; do :; done")
+    shown = backendai("alice", "show", sessions.name).output.splitlines()
+    assert "  each container  cpu 1, mem 128 MiB" in shown
+    (used,) = (re.fullmatch(r"  used now        (\d\.\d+) of 1 core", line) for line in shown if "used now" in line)
+    assert used
+    assert float(used[1]) > 0.3, shown
     assert "RAN" in backendai("alice", "list", "--history").output.splitlines()[0].split()
     assert " GiB" in backendai("alice", "agents").output
     wrong = backendai("alice", "create", "--name", "wrong", *SMALL, "--set", "max_lifetime=7 weeks")

@@ -45,6 +45,7 @@ OPTIONS_OF_RUN: dict[str, Any] = {
     "wait": False,
     "history": False,
     "list_format": "table",
+    "list_use": False,
     "agent_lost_after": 600,
     "kernel": "",
     "logs_lines": 100,

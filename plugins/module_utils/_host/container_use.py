@@ -39,10 +39,16 @@ def accepted_connections(pid: int) -> int:
     return int(values[names.index("PassiveOpens")])
 
 
-def working_gpus() -> set[str] | None:
-    """Return the UUIDs of the NVIDIA GPUs that work at this moment; ``None`` if they cannot be read."""
+def gpu_loads() -> dict[str, int] | None:
+    """Return how much the NVIDIA GPUs work at this moment, in percent by UUID; ``None`` if they cannot be read."""
     try:
         completed = subprocess.run(GPU_QUERY, check=True, capture_output=True, text=True, timeout=GPU_SECONDS)
     except (OSError, subprocess.SubprocessError):
         return None
-    return {uuid for uuid, percent in _UTILIZATION.findall(completed.stdout) if int(percent)}
+    return {uuid: int(percent) for uuid, percent in _UTILIZATION.findall(completed.stdout)}
+
+
+def working_gpus() -> set[str] | None:
+    """Return the UUIDs of the NVIDIA GPUs that work at this moment; ``None`` if they cannot be read."""
+    loads = gpu_loads()
+    return None if loads is None else {uuid for uuid, percent in loads.items() if percent}

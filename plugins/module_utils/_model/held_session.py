@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from .cordon import Cordon
 from .session import is_hostname, is_session_id
+from .use import Load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ class HeldSession:
     succeeded on all agents. An uncommitted one that has ``expired`` counts as abandoned by the run that claimed it.
     ``lived`` and ``idle`` are in seconds, ``None`` if they are not known, or if the session does not end by time.
     ``cordon`` is that of the agent, if sessions on it end because of it. ``public_keys`` are those of its containers by
-    hostname, if the control node has asked for them.
+    hostname, and ``load`` what they use, if the control node has asked for that.
 
     Raises :class:`ValueError` for an id, name or hostname that no session has.
     """
@@ -84,6 +85,7 @@ class HeldSession:
     idle: int | None = None
     cordon: Cordon | None = None
     public_keys: dict[str, PublicKeys] = dataclasses.field(default_factory=dict)
+    load: Load | None = None
 
     def __post_init__(self) -> None:
         hostnames = (hostname for each in self.states for hostname in each.hostnames)

@@ -76,3 +76,11 @@ class SessionUse:
             cpu=sample.cpu,
             accepted=sample.accepted,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What the containers of a session on an agent use now: cores, and percent of each GPU whose driver tells it."""
+
+    cpu: float
+    gpus: tuple[int, ...] = ()

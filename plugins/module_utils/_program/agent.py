@@ -27,12 +27,17 @@ def survey(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the facts of this ``agent``, or an ``error``. The images that sessions may need stay for now.
 
     ``settings`` are those of :class:`AgentSettings`; ``images`` and ``paths`` are those that sessions may need, and
-    ``keys_of`` the ids of those whose public keys are wanted. With ``others`` there are ``warnings`` about what runs
-    beside sessions.
+    ``keys_of`` the ids of those whose public keys are wanted. With ``loads``, what sessions use is measured for a
+    second. With ``others`` there are ``warnings`` about what runs beside sessions.
     """
     try:
         client, store = connect(options["docker_host"]), Store(options["state_path"])
-        query = FactsQuery(images=options["images"], paths=options["paths"], keys_of=options["keys_of"])
+        query = FactsQuery(
+            images=options["images"],
+            paths=options["paths"],
+            keys_of=options["keys_of"],
+            loads=bool(options.get("loads")),
+        )
         settings = AgentSettings(**options["settings"], docker_host=options["docker_host"])
         facts = collect_facts(client, store, settings, query)
         if not check_mode:

@@ -44,6 +44,7 @@ from .._network import host as network
 from .._wireguard.peers import underlay_in_use
 from .container_states import container_states
 from .image_look import ImageRefusedError, require_not_refused
+from .load import measure_loads
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
 from .ownership import EngineContainers, OwnContainers, sort_containers
@@ -84,7 +85,7 @@ class AgentSettings(NamedTuple):
 class FactsQuery(NamedTuple):
     """The images and folders that a session needs; ``paths`` are words of :class:`Source`.
 
-    ``keys_of`` are the ids of sessions whose public keys are wanted.
+    ``keys_of`` are the ids of sessions whose public keys are wanted. With ``loads``, what sessions use is measured.
 
     ``excluded`` are the ids of sessions that are about to be removed: they are not counted. Nor are those with an
     expired claim, because the next claim removes them, unless ``counts_expired``.
@@ -95,6 +96,7 @@ class FactsQuery(NamedTuple):
     excluded: Sequence[str] = ()
     counts_expired: bool = False
     keys_of: Sequence[str] = ()
+    loads: bool = False
 
 
 def collect_facts(
@@ -139,6 +141,7 @@ def collect_facts(
     withheld = {*sick, *reserved.ids.difference(assigned)}
     devices = [device for device in accelerators.devices if device.id not in withheld]
     has_infiniband = bool(infiniband_nodes())
+    loads = measure_loads(client, store, sessions) if query.loads else {}
     return AgentFacts(
         name=name,
         resource_group=settings.resource_group,
@@ -195,7 +198,12 @@ def collect_facts(
         unusable_paths={source.word: unusable for source, unusable in unusable_paths.items()},
         path_groups={source.word: folder.group for source, folder in folders.items()},
         sessions=tuple(
-            _held_session(client, store, session, containers.own[session.plan.id], gpus, state.draining, query.keys_of)
+            dataclasses.replace(
+                _held_session(
+                    client, store, session, containers.own[session.plan.id], gpus, state.draining, query.keys_of
+                ),
+                load=loads.get(session.plan.id),
+            )
             for session in sessions
         ),
         damaged_sessions=tuple(sorted(held - {session.plan.id for session in sessions} - {*store.nameless_ids()})),

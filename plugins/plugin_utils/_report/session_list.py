@@ -76,6 +76,7 @@ def list_sessions(
                 **_record(session, by_id[session_id], absences.explain(_absent(session.plan, attendance.away)), now),
                 **_closed_storage(session.plan, cluster),
                 **_gpu_models(session.plan, cluster),
+                **_use(session),
             },
             session.plan.created_at,
         )
@@ -184,6 +185,16 @@ def _gpu_models(plan: SessionPlan, cluster: ClusterState) -> dict[str, Any]:
         models |= possible
     models.discard("")
     return {"gpu_models": sorted(models)} if models else {}
+
+
+def _use(session: Session) -> dict[str, Any]:
+    """Return what a session uses now, in cores and in percent of each GPU, if all of its agents have measured it."""
+    loads = [part.load for part in session.parts.values()]
+    if session.parts.keys() != {*session.plan.agents} or None in loads:
+        return {}
+    known = list(filter(None, loads))
+    use = {"cpu": round(sum(load.cpu for load in known), 2), "gpus": [each for load in known for each in load.gpus]}
+    return {"use": use}
 
 
 def _removed_agents(entries: Iterable[QueueEntry], inventory: Iterable[str]) -> set[str]:

@@ -91,6 +91,7 @@ class RunOptions:
     wait: bool
     history: bool
     list_format: str
+    list_use: bool
     agent_lost_after: int
     kernel: str
     logs_lines: int

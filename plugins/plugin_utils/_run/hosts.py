@@ -17,7 +17,7 @@ from .._lifecycle.routes import find_unrouted
 from ..agent_calls import Asks, Failure
 from ..host_link import Template
 from ..host_request import coerce
-from ..survey import survey
+from ..survey import Asked, survey
 from .outcome import Outcome
 from .reconciling import Ends, Reconciled
 from .site import Site
@@ -56,9 +56,7 @@ class Hosts:
         read = survey(
             self.agents,
             self._within_limit(request.agents) if names is None else names,
-            request.images,
-            request.paths,
-            request.keys_of,
+            Asked(request.images, request.paths, request.keys_of),
             "Survey the agents",
         )
         self.answers = read if names is None else {**self.answers, **read}

@@ -137,6 +137,7 @@ RUN_ROWS = {
     "session_record_path": Row("a file", "the file", ON_ALL, set_in=REPORTS),
     "session_list_path": Row("a file", "the file", LISTED, set_in=REPORTS),
     "session_list_format": Row("wide, json", "what is printed", f"{OWN}the_list_has_more_columns_or_is_data", "spread"),
+    "session_list_use": Row("true", "what is measured", f"{OWN}the_list_says_what_a_session_uses", "spread"),
     "session_page_path": Row("a file", "the file", LISTED),
     "session_report_path": Row(
         "a file",

@@ -95,6 +95,11 @@ def test_the_list_has_more_columns_or_is_data(spread: StartedSession) -> None:
     assert f'"id": "{spread.record["id"]}"' in data
 
 
+def test_the_list_says_what_a_session_uses(spread: StartedSession) -> None:
+    listed = spread.sessions.run("list_sessions", list_format="json", list_use=True).output
+    assert re.search(r'"use": \{\s*"cpu": \d', listed), listed
+
+
 def test_a_token_ends_after_the_time_that_was_asked_for(spread: StartedSession, tmp_path: Path) -> None:
     path = tmp_path / "token"
     run = spread.sessions.run("session_token", name=spread.record["name"], token_path=str(path), token_ttl=120)

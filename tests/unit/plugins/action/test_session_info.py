@@ -18,6 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.devices i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import Mount
 from ansible_collections.backendai.cluster.plugins.module_utils._model.storage import StorageService
+from ansible_collections.backendai.cluster.plugins.module_utils._model.use import Load
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
@@ -42,7 +43,10 @@ Lists = Callable[..., dict[str, Any]]
 class ActionModule(session_info.ActionModule):
     """The action, whose agents have answered already: the variables of each have its result."""
 
-    def survey(self, agents: Sequence[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    def survey(
+        self, agents: Sequence[str], variables: Mapping[str, Any], *, loads: bool
+    ) -> dict[str, Mapping[str, Any]]:
+        assert loads == self._task.args.get("use", False)
         answers = {name: variables["hostvars"].get(name, {}).get("__session_agent") for name in agents}
         return {name: answer for name, answer in answers.items() if answer}
 
@@ -143,6 +147,22 @@ def test_a_session_with_gpus_names_their_models(lists: Lists, recorded: Record) 
     assert models() is None
     assert models(kernels=kernels) is None, "an agent may give any of several models"
     assert models(kernels=kernels, gpu=GpuRequest("h100")) == ["NVIDIA H100 80GB HBM3"]
+
+
+def test_what_a_session_uses_is_told_if_all_of_its_agents_have_measured_it(lists: Lists, recorded: Record) -> None:
+    recorded()
+
+    def use(*loads: Load | None) -> Any:
+        answers = {}
+        for (name, agent), load in zip(holders(MADE).items(), loads, strict=True):
+            (part,) = agent.sessions
+            facts = dataclasses.replace(agent, sessions=(dataclasses.replace(part, load=load),))
+            answers[name] = {"__session_agent": result(facts)}
+        (listed,) = lists({"hostvars": answers}, use=True)["sessions"]
+        return listed.get("use")
+
+    assert use(Load(1.25, (97,)), Load(0.5, (0,))) == {"cpu": 1.75, "gpus": [97, 0]}
+    assert use(Load(1.25), None) is None
 
 
 def test_pending_sessions_have_their_position_in_the_queue(

@@ -168,6 +168,12 @@ def test_show_says_mode_gpus_memory_since_and_until_when(
         "  created         09:00, 2h15m ago",
         "  apps            jupyter",
     ]
+    for use, told in (
+        ({"cpu": 30.5, "gpus": [97, 0]}, "30.5 of 32 cores; GPUs 97 %, 0 %"),
+        ({"cpu": 1}, "1 of 32 cores"),
+    ):
+        assert run("show", "train", answers=[done(record={**works, "use": use})]) == 0
+        assert f"  used now        {told}" in capsys.readouterr().out.splitlines()
     assert run("why", "train", answers=[done(record=works)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "train is RUNNING.",

@@ -335,6 +335,15 @@ def test_the_owner_and_operators_act_by_the_id(host: ManagerHost, verb: str, acc
             assert "session_name" not in run.request
 
 
+@pytest.mark.parametrize("status", ["RUNNING", "TERMINATED"])
+def test_show_has_agents_measure_what_a_session_that_lives_uses(host: ManagerHost, status: str) -> None:
+    host.runs.reports["list_sessions"]["session_list_path"] = [record(2, BOB, status=status)]
+    host.keep(2, BOB, state=status)
+    assert host.ask(BOB, "show", session="train").status == "done"
+    (listed,) = host.runs.made
+    assert listed.trusted == {"session_list_use" if status == "RUNNING" else "session_history": True}
+
+
 @pytest.mark.parametrize("word", ["train", IDS[2]])
 @pytest.mark.parametrize("verb", ACTS)
 def test_a_session_that_only_agents_know_is_no_users(host: ManagerHost, verb: str, word: str) -> None:

@@ -87,9 +87,9 @@ class RequestContext:
         """Return events that tell the user which step runs."""
         return RunEvents(task=lambda task, host, state: self.channel.event("step", task=task, host=host, state=state))
 
-    def records(self, *, history: bool = False) -> list[dict[str, Any]]:
-        """Return the records of all sessions, as the agents and the queue see them now."""
-        trusted = {"session_history": True} if history else {}
+    def records(self, *, history: bool = False, use: bool = False) -> list[dict[str, Any]]:
+        """Return the records of all sessions, as the agents and the queue see them now; with ``use`` what they use."""
+        trusted = {name: True for name, asked in (("session_history", history), ("session_list_use", use)) if asked}
         events = RunEvents()
         outcome = self.runs.run("list_sessions", trusted=trusted, reports=[LIST], events=events)
         outcome.require()

@@ -58,7 +58,7 @@ def show(context: RequestContext, request: Request) -> Result:
     """Return the record of a session that lives or has ended."""
     with context.slot():
         session = context.find_anywhere(request.fields["session"], ended=True)
-        records = context.records(history=not session.live)
+        records = context.records(history=not session.live, use=session.live)
     record = next((record for record in records if record.get("id") == session.id), None)
     if record is None:
         entry = context.queue.entry(session.id)

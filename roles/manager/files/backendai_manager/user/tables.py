@@ -96,6 +96,16 @@ def _models(record: Mapping[str, Any]) -> str:
     return ", ".join(str(model).removeprefix("NVIDIA ") for model in record.get("gpu_models") or ())
 
 
+def _use(record: Mapping[str, Any]) -> str:
+    """Return what a session uses; empty if it was not measured."""
+    use = record.get("use")
+    if not isinstance(use, Mapping):
+        return ""
+    cores = (record.get("resources") or {}).get("total", {}).get("cpu")
+    gpus = ", ".join(f"{percent} %" for percent in use.get("gpus") or ())
+    return f"{use.get('cpu')} of {cores} core{'' if cores == 1 else 's'}{f'; GPUs {gpus}' if gpus else ''}"
+
+
 def _owner(record: Mapping[str, Any]) -> str:
     """Return whose a session is: of one that only agents know, nobody's."""
     if record.get("recorded") is False:
@@ -116,6 +126,7 @@ def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
         "each container": slots(resources.get("container") or {}),
         "in all": slots(resources.get("total") or {}),
         "GPU": _models(record),
+        "used now": _use(record),
         "resource group": record.get("resource_group"),
         "created": f"{clock(created)}, {age(created)} ago" if created else "",
         "apps": ", ".join(str(app.get("name")) for app in record.get("apps") or ()),

@@ -10,6 +10,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host import con
 from ansible_collections.backendai.cluster.plugins.module_utils._host.container_use import (
     accepted_connections,
     cpu_seconds,
+    gpu_loads,
     working_gpus,
 )
 
@@ -77,6 +78,7 @@ def test_working_gpus_are_those_that_the_driver_names(
 ) -> None:
     stand_in(tmp_path, monkeypatch, script)
     assert working_gpus() == working
+    assert gpu_loads() == (None if working is None else {"GPU-1": 0, "GPU-2": 37})
 
 
 def test_gpus_of_a_driver_that_hangs_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.image_pat
 from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import MAX_APPS, PublishedPort
+from ansible_collections.backendai.cluster.plugins.module_utils._model.use import Load
 from ansible_collections.backendai.cluster.plugins.module_utils._module import CAPACITY_OPTIONS
 from ansible_collections.backendai.cluster.plugins.module_utils._session import facts as surveying
 from ansible_collections.backendai.cluster.plugins.module_utils._session import mount_sources, service_state
@@ -549,6 +550,7 @@ def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any,
         "idle": None,
         "cordon": None,
         "public_keys": {},
+        "load": None,
     }
     keys = {
         "main1": {"user": "ssh-ed25519 USER-main1", "host": "ssh-ed25519 HOST-main1"},
@@ -557,6 +559,15 @@ def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any,
     assert read(engine, store)["sessions"] == [part]
     assert read(engine, store, FactsQuery(keys_of=[OTHER_ID]))["sessions"] == [part]
     assert read(engine, store, FactsQuery(keys_of=[SESSION_ID]))["sessions"] == [{**part, "public_keys": keys}]
+
+
+def test_what_sessions_use_is_measured_if_it_is_asked_for(
+    engine: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save(held(MADE))
+    monkeypatch.setattr(surveying, "measure_loads", lambda *_agent: {SESSION_ID: Load(1.5, (97,))})
+    assert read(engine, store)["sessions"][0]["load"] is None
+    assert read(engine, store, FactsQuery(loads=True))["sessions"][0]["load"] == {"cpu": 1.5, "gpus": [97]}
 
 
 def test_queried_images_and_folders_are_checked(

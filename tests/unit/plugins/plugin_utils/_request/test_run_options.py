@@ -55,6 +55,7 @@ def test_the_defaults_of_the_role_are_taken() -> None:
             wait=False,
             history=False,
             list_format="table",
+            list_use=False,
             agent_lost_after=600,
             kernel="",
             logs_lines=100,
