@@ -15,19 +15,23 @@ LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.execut
 TEXT = "{{ lookup('pipe', 'touch /tmp/proof') }}"
 
 
+def render(value: Any) -> Any:
+    return value.replace("{{ here }}", "/here") if isinstance(value, str) else value
+
+
 def program(**variables: Any) -> AgentProgram:
-    """Return the program on this machine; the templates of its variables are in capitals."""
-    return AgentProgram({**LOCAL, **variables}, lambda value: value.lower() if isinstance(value, str) else value)
+    """Return the program on this machine; ``{{ here }}`` is the template of its variables."""
+    return AgentProgram({**LOCAL, **variables}, render)
 
 
 @pytest.mark.usefixtures("home")
 def test_an_agent_gets_what_is_asked_as_it_is_and_its_own_places() -> None:
-    asked = program(agent_state_path="/STATE")
+    asked = program(agent_state_path="{{ here }}/state")
     for _again in range(2):
         request = asked.call("echo", {"kernel": TEXT}, 7)["request"]
         assert request == {
             "phase": "echo",
-            "options": {"kernel": TEXT, "docker_host": "unix:///var/run/docker.sock", "state_path": "/state"},
+            "options": {"kernel": TEXT, "docker_host": "unix:///var/run/docker.sock", "state_path": "/here/state"},
             "check_mode": False,
             "diff": False,
             "seconds": 7,
@@ -57,5 +61,5 @@ def test_an_agent_whose_python_would_be_discovered_runs_the_first_one_of_ansible
 
 
 def test_an_agent_may_have_a_python_of_its_own() -> None:
-    assert program(agent_python="/OPT/venv/bin/python").command.startswith("/opt/venv/bin/python -c ")
+    assert program(agent_python="{{ here }}/venv/bin/python").command.startswith("/here/venv/bin/python -c ")
     assert program(agent_python="").command.startswith(f"{sys.executable} -c ")
