@@ -74,6 +74,14 @@ def test_64_concurrent_logins_succeed(user_session: UserKeySession) -> None:
     assert run_in(user_session.main, "sh", "-c", burst).split() == ["sub1"] * 64
 
 
+def test_one_connection_carries_32_logins(user_session: UserKeySession) -> None:
+    """Editors and Ansible share a connection, by default ten logins; a login that is refused opens no other here."""
+    shared = "ssh -o ControlPath=shared -o ProxyCommand=false"
+    burst = f"for one in $(seq 32); do {shared} sub1 'echo in; sleep 5' & done; wait"
+    script = f"cd /tmp; ssh -o ControlPath=shared -MNf sub1; {burst}; {shared} -O exit sub1"
+    assert run_in(user_session.main, "sh", "-c", script).split() == ["in"] * 32
+
+
 def test_user_key_opens_the_other_containers(user_session: UserKeySession) -> None:
     """Editors log in to a sub through main1 (``ProxyJump``), with the key of their user."""
     process = user_session.login(user_session.session.kernels[1], user_session.key)

@@ -58,6 +58,12 @@ class Answer:
         return values[0]
 
 
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str) -> Answer:
+    """Send a request, and return the answer."""
+    writer.write(f"{head}\r\n\r\n".encode())
+    return await asyncio.wait_for(_read_answer(reader), 60)
+
+
 async def _read_answer(reader: asyncio.StreamReader) -> Answer:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     headers: dict[str, list[str]] = {}
@@ -183,10 +189,18 @@ class RunningGateway:
         """Send requests over one connection, each after the answer of the last one."""
         reader, writer = await self.connect(source)
         try:
-            answers = []
-            for head in heads:
-                writer.write(f"{head}\r\n\r\n".encode())
-                answers.append(await asyncio.wait_for(_read_answer(reader), 60))
+            return [await _exchange(reader, writer, head) for head in heads]
+        finally:
+            writer.transport.abort()
+
+    async def send_while_answered(self, head: str) -> list[Answer]:
+        """Repeat a request over one connection, five times a second, until it is not answered with 200."""
+        reader, writer = await self.connect(ADDRESS)
+        try:
+            answers = [await _exchange(reader, writer, head)]
+            while answers[-1].status == 200:
+                await asyncio.sleep(0.2)
+                answers.append(await _exchange(reader, writer, head))
             return answers
         finally:
             writer.transport.abort()

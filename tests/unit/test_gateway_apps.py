@@ -208,17 +208,15 @@ def test_one_connection_serves_several_sessions_with_the_cookies_of_each(gateway
     assert not [answer for answer in answers if "authorization" in answer["headers"]]
 
 
-def test_a_token_that_expires_within_a_connection_is_refused(gateway: RunningGateway) -> None:
-    async def wait() -> tuple[int, Answer]:
-        request = head(f"/s/{NAME}/web/", Authorization=f"Bearer {gateway.token(seconds=2)}")
-        first, *_others, last = await gateway.send_all([request, f"{head('/')}", *[request] * 1])
-        while last.status == 200:
-            await asyncio.sleep(0.2)
-            last = await gateway.send(request)
-        return first.status, last
+@pytest.mark.parametrize("browser", [{}, {"Sec-Fetch-Site": "same-origin"}], ids=["a program", "a browser"])
+def test_a_token_that_expires_within_a_connection_is_refused(gateway: RunningGateway, browser: dict[str, str]) -> None:
+    async def wait() -> list[Answer]:
+        token = gateway.token(seconds=2)
+        request = head(f"/s/{NAME}/web/", Authorization=f"Bearer {token}", **browser)
+        return await asyncio.wait_for(gateway.send_while_answered(request), 30)
 
-    first, last = run(gateway, wait)
-    assert (first, last.status) == (200, 403)
+    first, *_others, last = run(gateway, wait)
+    assert (first.status, last.status) == (200, 403)
     assert "The token has expired. Open a new link to this session" in last.body
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -98,6 +99,20 @@ def test_each_unit_of_the_role_goes_with_the_agent() -> None:
     assert {*units, *variables["__agent_unit_templates"]} == {path.stem for path in (ROLE / "templates").glob("*.j2")}
     # Nothing mounts or removes again what is stopped.
     assert units.index("backendai-homes.service") < units.index("backendai-homes-mount.service")
+
+
+def test_each_file_of_the_role_in_etc_goes_with_the_agent() -> None:
+    paths = {
+        path
+        for tasks in (ROLE / "tasks").glob("*.yml")
+        if tasks.stem != "absent"
+        for path in re.findall(r"^      (/etc/\S+):|\{'(/etc/[^']+)':", tasks.read_text(), re.MULTILINE)
+        for path in path
+        if path and not path.startswith("/etc/systemd/system/")
+    }
+    assert len(paths) == 3, "the names of files are no longer found"
+    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+    assert {*paths, "{{ __agent_sysctl_file }}"} <= {*variables["__agent_paths"]}
 
 
 FOUND = {"ansible_facts": {"discovered_interpreter_python": "/usr/bin/python3.13"}}
