@@ -257,3 +257,11 @@ def test_token_without_gateways_is_refused(tmp_path: Path) -> None:
     refused = run_playbook("session_token", tmp_path, extra_vars)
     assert refused.code != 0
     assert "gateway_group: 'nobody' has no hosts; a token is signed by a gateway." in refused.text
+
+
+def test_a_renewed_certificate_is_served_at_once(provisioned: Provisioned, tmp_path: Path) -> None:
+    renewed = {**provisioned.variables, **new_certificate(tmp_path, "renewed")}
+    run = provision_gateway(tmp_path, *PART, **renewed)
+    assert run.code == 0, run.output
+    # A reload is over before the old processes have ended.
+    wait_until(lambda: "renewed" in shown_certificate(), seconds=30)
