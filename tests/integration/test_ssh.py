@@ -78,7 +78,7 @@ def test_one_connection_carries_32_logins(user_session: UserKeySession) -> None:
     """Editors and Ansible share a connection, by default ten logins; a login that is refused opens no other here."""
     shared = "ssh -o ControlPath=shared -o ProxyCommand=false"
     burst = f"for one in $(seq 32); do {shared} sub1 'echo in; sleep 5' & done; wait"
-    script = f"cd /tmp; ssh -o ControlPath=shared -MNf sub1; {burst}; {shared} -O exit sub1"
+    script = f"cd /tmp; ssh -o ControlPath=shared -MNf sub1; {burst}; {shared} -q -O exit sub1"
     assert run_in(user_session.main, "sh", "-c", script).split() == ["in"] * 32
 
 
