@@ -106,9 +106,8 @@ def test_each_file_of_the_role_in_etc_goes_with_the_agent() -> None:
         path
         for tasks in (ROLE / "tasks").glob("*.yml")
         if tasks.stem != "absent"
-        for path in re.findall(r"^      (/etc/\S+):|\{'(/etc/[^']+)':", tasks.read_text(), re.MULTILINE)
-        for path in path
-        if path and not path.startswith("/etc/systemd/system/")
+        for path in re.findall(r"(?:^      |\{')(/etc/[^\s':]+)'?: ", tasks.read_text(), re.MULTILINE)
+        if not path.startswith("/etc/systemd/system/")
     }
     assert len(paths) == 3, "the names of files are no longer found"
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())

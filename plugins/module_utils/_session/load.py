@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .._docker.sdk import docker
 from .._host.container_use import cpu_seconds, gpu_loads
 from .._host.local_session import LocalSession
 from .._host.store import Store
+from .._model.errors import EXPECTED
 from .._model.use import Load
 from .look import running_pids
 
 SECONDS = 1.0
 
 
-def measure_loads(client: docker.APIClient, store: Store, sessions: Iterable[LocalSession]) -> dict[str, Load]:
+def measure_loads(client: docker.APIClient, store: Store, sessions: Sequence[LocalSession]) -> dict[str, Load]:
     """Return the loads of those sessions that run, by their ids. A container that ends meanwhile is left out.
 
-    Raises what the engine raises.
+    So is a session whose containers the engine cannot read: that is no failure of the agent, nor of other sessions.
     """
-    running = [session for session in sessions if session.committed]
-    pids = {session.plan.id: running_pids(client, store, session) for session in running}
+    pids: dict[str, dict[str, int]] = {}
+    for session in sessions:
+        with contextlib.suppress(*EXPECTED):
+            if session.committed:
+                pids[session.plan.id] = running_pids(client, store, session)
     every = [pid for found in pids.values() for pid in found.values()]
     began, before = time.monotonic(), _cpu_of(every)
     time.sleep(SECONDS)
@@ -38,7 +42,8 @@ def measure_loads(client: docker.APIClient, store: Store, sessions: Iterable[Loc
             round(sum(used.get(pid, 0.0) for pid in pids[session.plan.id].values()), 2),
             tuple(gpus[device] for device in _devices(session) if device in gpus),
         )
-        for session in running
+        for session in sessions
+        if session.plan.id in pids
     }
 
 

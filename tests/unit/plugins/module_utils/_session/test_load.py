@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.use import Load
@@ -55,6 +58,22 @@ def test_a_container_that_begins_or_ends_meanwhile_is_left_out(
     monkeypatch.setattr(load, "gpu_loads", lambda: None)
     monkeypatch.setattr(load, "cpu_seconds", cpu_seconds)
     assert measure_loads(engine, store, [held(plan({"agent1": 2}))]) == {SESSION_ID: Load(1.0)}
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_session_that_the_engine_cannot_read_has_no_load_and_spoils_no_other(
+    store: Store, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def running_pids(_client: object, _store: Store, session: LocalSession) -> dict[str, int]:
+        if session.plan.id != SESSION_ID:
+            raise NotFound("No such container: main1")
+        return {"main1": 7}
+
+    monkeypatch.setattr(load, "running_pids", running_pids)
+    monkeypatch.setattr(load, "gpu_loads", lambda: None)
+    monkeypatch.setattr(load, "cpu_seconds", lambda _pid: 1.0)
+    other = held(dataclasses.replace(plan({"agent1": 1}), id=f"0{SESSION_ID[1:]}"))
+    assert measure_loads(engine, store, [other, held(plan({"agent1": 1}))]) == {SESSION_ID: Load(0.0)}
 
 
 @pytest.mark.usefixtures("clock")
