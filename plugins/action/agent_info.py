@@ -41,14 +41,18 @@ class ActionModule(AgentsAction):
         options = coerce(OPTIONS, self._task.args)
         self._task.args["queue_path"] = self._queue_path(options, variables)
         agents = self.agents(options["agents"], variables)
-        answers = self.survey(agents, variables)
-        listed = self._list(options, self.queue(variables), agents, answers, variables["hostvars"])
+        queue = self.queue(variables)
+        answers = self.survey(agents, queue, variables)
+        listed = self._list(options, queue, agents, answers, variables["hostvars"])
         return {**result, "changed": False, **listed}
 
-    def survey(self, agents: Sequence[str], variables: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    def survey(
+        self, agents: Sequence[str], queue: QueueStore, variables: Mapping[str, Any]
+    ) -> dict[str, Mapping[str, Any]]:
         """Return the facts of the agents that ``--limit`` does not hide, or why there are none."""
         with self.calls(variables) as calls:
-            return survey(calls, self.within_limit(agents, variables), Asked(others=True))
+            # What is read now is parsed once: only what has changed until they have answered is read again.
+            return survey(calls, self.within_limit(agents, variables), Asked(others=True), meanwhile=queue.entries)
 
     def _list(
         self,

@@ -68,15 +68,16 @@ class ActionModule(LookAction):
         _check_filters(options["status"] or (), history=run.history)
         agents = self.agents(options["agents"], task_vars)
         queue = self.queue_at(run.queue_path, task_vars)
-        answers = self.survey(agents, task_vars, loads=run.list_use)
+        answers = self.survey(agents, queue, task_vars, loads=run.list_use)
         return {"changed": False, **self._list(options, run, style, queue, agents, answers)}
 
     def survey(
-        self, agents: Sequence[str], variables: Mapping[str, Any], *, loads: bool
+        self, agents: Sequence[str], queue: QueueStore, variables: Mapping[str, Any], *, loads: bool
     ) -> dict[str, Mapping[str, Any]]:
         """Return the facts of the agents that ``--limit`` does not hide, or why there are none."""
         with self.calls(variables) as calls:
-            return survey(calls, self.within_limit(agents, variables), Asked(loads=loads))
+            # What is read now is parsed once: only what has changed until they have answered is read again.
+            return survey(calls, self.within_limit(agents, variables), Asked(loads=loads), meanwhile=queue.entries)
 
     def _list(
         self,

@@ -41,12 +41,21 @@ OptionsOf = Callable[[str, Mapping[str, Any], Template], Mapping[str, Any]]
 Tell = Callable[[str, str, Answer | None], None]
 """Is told of a step that begins, then of the answer of each host to it, as it comes."""
 
+Meanwhile = Callable[[], object]
+"""Does in the main thread, while hosts work, what takes seconds at most: it looks at no clock of theirs."""
+
 
 class Asks(Protocol):
     """What asks hosts, as :class:`AgentCalls` does."""
 
     def ask(
-        self, phase: str, agents: Iterable[str], options_of: OptionsOf, seconds: int, step: str = ""
+        self,
+        phase: str,
+        agents: Iterable[str],
+        options_of: OptionsOf,
+        seconds: int,
+        step: str = "",
+        meanwhile: Meanwhile = lambda: None,
     ) -> dict[str, Answer]:
         """Return the result of a phase on each of the hosts, or why there is none."""
 
@@ -97,11 +106,18 @@ class AgentCalls:
         self._programs: dict[str, AgentProgram] = {}
 
     def ask(
-        self, phase: str, agents: Iterable[str], options_of: OptionsOf, seconds: int, step: str = ""
+        self,
+        phase: str,
+        agents: Iterable[str],
+        options_of: OptionsOf,
+        seconds: int,
+        step: str = "",
+        meanwhile: Meanwhile = lambda: None,
     ) -> dict[str, Answer]:
         """Return the result of a phase on each of the agents, which have some seconds for it, or why there is none.
 
-        The texts of results are safe to print. ``step`` names for people what the agents do.
+        The texts of results are safe to print. ``step`` names for people what the agents do. ``meanwhile`` is called
+        once they have been asked.
         """
         names = list(agents)
         calls: dict[str, _Call] = {}
@@ -114,6 +130,7 @@ class AgentCalls:
                     calls[name] = self._begin(phase, name, options_of, seconds, step)
                 except (AnsibleError, TypeError, ValueError) as error:
                     answers[name] = self._answered(step, name, _failure(error))
+            meanwhile()
             answers |= self._collect(calls)
             # A host that sends without end leaves no memory for others: each of those is asked again by itself.
             for name in [name for name, answer in answers.items() if answer == _CROWDED]:

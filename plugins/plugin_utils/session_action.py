@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -83,6 +84,8 @@ class SessionAction(AgentsAction):
         given = {f"{PREFIX}{name}": value for name, value in options.items()}
         variables = {**self.session_variables(task_vars), **given}
         agents, gateways = self.agents(None, task_vars), self._gateways(task_vars)
+        # It parses what has changed since it was read: the request and the run read the same one.
+        queue_at = functools.cache(functools.partial(self.queue_at, task_vars=task_vars))
         try:
             # From here on, what users give is only read, never passed to the templar.
             variables |= read_user_options(variables)
@@ -92,7 +95,7 @@ class SessionAction(AgentsAction):
                 agents,
                 gateways,
                 task_vars["hostvars"],
-                lambda path: self.queue_at(path, task_vars),
+                queue_at,
                 self._display.warning,
             )
         except ValidationError as error:
@@ -101,7 +104,7 @@ class SessionAction(AgentsAction):
             raise RequestRefusedError(_named_as_given(str(error), options)) from None
         return Site(
             request,
-            self.queue_at(request.run.queue_path, task_vars),
+            queue_at(request.run.queue_path),
             task_vars["hostvars"],
             ManagerRules.from_variables(task_vars),
             self._task.check_mode,

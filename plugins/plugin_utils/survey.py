@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..module_utils._module import CAPACITY_OPTIONS
-from .agent_calls import Answer, Asks, Failure
+from .agent_calls import Answer, Asks, Failure, Meanwhile
 from .agent_results import HIDDEN
 from .host_link import Template
 from .host_request import coerce_variables
@@ -36,9 +36,16 @@ FACTS_ALONE = Asked()
 
 
 def survey(
-    calls: Asks, agents: Iterable[str], asked: Asked = FACTS_ALONE, step: str = ""
+    calls: Asks,
+    agents: Iterable[str],
+    asked: Asked = FACTS_ALONE,
+    step: str = "",
+    meanwhile: Meanwhile = lambda: None,
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the facts of agents as :func:`cluster_view.read_answers` takes them."""
+    """Return the facts of agents as :func:`cluster_view.read_answers` takes them.
+
+    ``meanwhile`` is called once the agents have been asked.
+    """
     own: dict[str, Sequence[str]] = {}
 
     def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
@@ -46,7 +53,7 @@ def survey(
         settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
         return {**asked._asdict(), "settings": settings}
 
-    answers = calls.ask("survey", agents, options, SURVEY_SECONDS, step)
+    answers = calls.ask("survey", agents, options, SURVEY_SECONDS, step, meanwhile)
     return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}
 
 

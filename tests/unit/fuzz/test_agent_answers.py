@@ -163,7 +163,7 @@ class Replying:
     def __init__(self, reply: Mapping[str, Any]) -> None:
         self._reply = reply
 
-    def ask(self, _phase: str, names: Iterable[str], *_how: object) -> dict[str, Any]:
+    def ask(self, _phase: str, names: Iterable[str], *_how: object, **_more: object) -> dict[str, Any]:
         return dict.fromkeys(names, self._reply)
 
     def give_up(self) -> None:

@@ -14,7 +14,13 @@ from ansible.plugins.loader import lookup_loader
 from ansible.template import Templar
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils import host_link
-from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure, OptionsOf, Tell
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import (
+    Answer,
+    Failure,
+    Meanwhile,
+    OptionsOf,
+    Tell,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
 
 GONE = Failure("no route to host", unreachable=True)
@@ -51,11 +57,18 @@ class AskedHosts:
         self.given_up = 0
 
     def ask(
-        self, phase: str, agents: Iterable[str], options_of: OptionsOf, seconds: int, step: str = ""
+        self,
+        phase: str,
+        agents: Iterable[str],
+        options_of: OptionsOf,
+        seconds: int,
+        step: str = "",
+        meanwhile: Meanwhile = lambda: None,
     ) -> dict[str, Answer]:
         names = list(agents)
         if step and names:
             self._tell(step, "", None)
+        meanwhile()
         answers = {name: self._ask(phase, name, options_of, seconds) for name in names}
         for name, answer in answers.items() if step else ():
             self._tell(step, name, answer)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.action import agent_info, session_info
 from ansible_collections.backendai.cluster.plugins.module_utils._model.files import write_atomically
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue import store
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
@@ -17,8 +18,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy im
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import schedule
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import reconciling, waiting_sessions
+from ansible_collections.backendai.cluster.plugins.plugin_utils.agents_action import AgentsAction
 from tests.unit.builders import POOLS, agent_facts, requested, result, spec
+from tests.unit.plugins.action.asked_hosts import Asked, AskedHosts, use_short_names
 from tests.unit.plugins.action.conftest import Run
+from tests.unit.plugins.action.session_site import SessionSite
 from tests.unit.plugins.action.stages import Plan, Reconcile
 from tests.unit.plugins.action.test_session_info import ActionModule as ListAction
 
@@ -50,6 +54,20 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     monkeypatch.setattr(QueueStore, "lock", noted_lock)
     monkeypatch.setattr(store, "write_atomically", noted_write)
     return done
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what happens: an entry is ``parsed``; tests add the rest."""
+    happened: list[str] = []
+    parse = QueueEntry.from_json
+
+    def noted(content: bytes, path: str) -> QueueEntry:
+        happened.append("parsed")
+        return parse(content, path)
+
+    monkeypatch.setattr(QueueEntry, "from_json", noted)
+    return happened
 
 
 def facts(cpu: int = 8, taken: int = 6) -> dict[str, Any]:
@@ -200,3 +218,40 @@ def test_a_long_history_is_removed(run: Run, queue: QueueStore) -> None:
     queue.save(*(waiting(number, 8, **ended) for number in range(1, COUNT + 1)))
     run(Reconcile, {"agents": ["agent1"]}, facts())
     assert queue.entries() == []
+
+
+@pytest.mark.parametrize("action", [session_info.ActionModule, agent_info.ActionModule])
+def test_a_list_parses_the_queue_while_agents_work(
+    run: Run, queue: QueueStore, order: list[str], monkeypatch: pytest.MonkeyPatch, action: type[AgentsAction]
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        order.append("answered")
+        return result(agent_facts(asked.host))
+
+    @contextlib.contextmanager
+    def calls(_action: object, _variables: object) -> Iterator[AskedHosts]:
+        yield AskedHosts({"agent1": {}}, answer)
+
+    monkeypatch.setattr(action, "calls", calls)
+    monkeypatch.setattr(action, "within_limit", lambda _action, names, _variables: names)
+    queue.save(waiting(1, 3), waiting(2, 3))
+    order.clear()
+    run(action, {"agents": ["agent1"]}, {"hostvars": {"agent1": {}}})
+    assert order == ["parsed", "parsed", "answered"]
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize("create", [True, False])
+def test_a_run_parses_the_queue_once(
+    run: Run, queue: QueueStore, order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, create: bool
+) -> None:
+    use_short_names(monkeypatch)
+    site = SessionSite(run, tmp_path)
+    site.fault = lambda asked: order.append(asked.phase)
+    queue.save(waiting(1, 99), waiting(2, 99))
+    order.clear()
+    if create:
+        site.session(name="small", image="python:3.12", resources={"cpu": 1, "mem": "64m"})
+    else:
+        site.queue()
+    assert order[:4] == ["parsed", "parsed", "survey", "survey"]

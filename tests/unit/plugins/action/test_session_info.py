@@ -44,7 +44,7 @@ class ActionModule(session_info.ActionModule):
     """The action, whose agents have answered already: the variables of each have its result."""
 
     def survey(
-        self, agents: Sequence[str], variables: Mapping[str, Any], *, loads: bool
+        self, agents: Sequence[str], _queue: QueueStore, variables: Mapping[str, Any], *, loads: bool
     ) -> dict[str, Mapping[str, Any]]:
         assert loads == self._task.args.get("use", False)
         answers = {name: variables["hostvars"].get(name, {}).get("__session_agent") for name in agents}

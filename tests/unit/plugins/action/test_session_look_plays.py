@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from tests.unit.builders import plan, requested
+from tests.unit.kit.container import wait_until
 from tests.unit.plugins.action.play_site import PLAY, TEAMS, PlaySite, await_lines, save
 from tests.unit.plugins.plugin_utils._report.test_logs import logged
 from tests.unit.plugins.plugin_utils._report.test_verification import part
@@ -134,6 +135,8 @@ def test_logs_are_followed_until_the_run_is_interrupted(site: Site, number: sign
     variables = {"session_name": MADE.name, "session_logs_follow": True}
     with interrupted(site, number, "backendai.cluster.session_logs", "-e", json.dumps(variables)):
         await_lines(site.folder / "asked", 6)
+        # The process of the task hands lines to that of the run, which may not have shown them yet.
+        wait_until(lambda: "I am main1" in (site.folder / "output").read_text())
     assert (site.folder / "output").read_text().count("I am main1") == 1
 
 

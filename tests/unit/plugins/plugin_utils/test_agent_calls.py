@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls impo
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import InventoryHosts, Template
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
 from ansible_collections.backendai.cluster.plugins.plugin_utils.link_pool import LinkPool
+from tests.unit.kit.container import wait_until
 
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 Calls = Callable[..., AgentCalls]
@@ -110,6 +112,19 @@ def test_what_is_wrong_with_an_agent_is_its_own_answer(calls: Calls, tmp_path: P
     }
     for name, text in expected.items():
         assert text in answers[name].message
+
+
+def test_the_control_node_works_meanwhile_once_all_agents_have_been_asked(calls: Calls, tmp_path: Path) -> None:
+    go_on, reply = tmp_path / "go-on", json.dumps({"failed": "it went on."})
+    waits = f"cat > /dev/null; until [ -e {go_on} ]; do sleep 0.05; done; echo '{MARK}{reply}'"
+    agents = {name: script(tmp_path, name, f"touch {tmp_path}/{name}-asked; {waits}") for name in ("agent1", "agent2")}
+
+    def meanwhile() -> None:
+        wait_until(lambda: all((tmp_path / f"{name}-asked").exists() for name in agents))
+        go_on.touch()
+
+    answers = calls(agents).ask("echo", agents, options_of, 20, meanwhile=meanwhile)
+    assert answers == dict.fromkeys(agents, Failure("it went on."))
 
 
 @pytest.mark.usefixtures("home")
