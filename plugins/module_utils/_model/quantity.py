@@ -76,6 +76,14 @@ def format_slot(slot: str, amount: int) -> str:
     return str(amount)
 
 
+def describe_slot(slot: str, amount: int) -> str:
+    """Describe ``amount`` of ``slot`` for people, such as ``23.04 GiB``; not to be parsed again."""
+    if slot not in BYTE_SLOTS or not amount:
+        return str(amount)
+    gib = _FACTORS["g"]
+    return f"{round(amount / gib, 2):.10g} GiB" if amount >= gib else f"{amount / _FACTORS['m']:.4g} MiB"
+
+
 _DECIMAL = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 

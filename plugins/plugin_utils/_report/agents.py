@@ -14,7 +14,7 @@ from ...module_utils._model.capacity import Bundle
 from ...module_utils._model.devices import HOST_SLOTS
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.plain_data import to_plain
-from ...module_utils._model.quantity import format_slot, format_slots
+from ...module_utils._model.quantity import describe_slot, format_slots
 from ...module_utils._model.storage import OPENED_BY
 from .._planner.cluster_state import ClusterState, InventoryAgent
 from .._request.containers import DEFAULT_RESOURCES
@@ -144,7 +144,7 @@ def render_agents(report: Mapping[str, Any]) -> list[str]:
     rows = [("NAME", "GROUP", *(["TOPOLOGY"] if located else []), "STATUS", "CONTAINERS", "FREE", "")]
     for agent, place in zip(report["agents"], places, strict=True):
         free = ", ".join(
-            f"{slot} {format_slot(slot, agent['free'][slot])}/{format_slot(slot, total)}{_models(agent['gpus'], slot)}"
+            f"{slot} {_share(slot, agent['free'][slot], total)}{_models(agent['gpus'], slot)}"
             for slot, total in agent["total"].items()
         )
         containers = "-" if agent["containers"] is None else str(agent["containers"])
@@ -173,6 +173,12 @@ def _storage_lines(agents: Sequence[Mapping[str, Any]]) -> list[str]:
 def _first_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _share(slot: str, free: int, total: int) -> str:
+    """Return what is free of an amount, such as ``48/64 GiB``."""
+    some, whole = describe_slot(slot, free), describe_slot(slot, total)
+    return f"{some.removesuffix(' GiB') if whole.endswith(' GiB') else some}/{whole}"
 
 
 def _models(gpus: Sequence[Mapping[str, Any]], slot: str) -> str:

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.printable import printable, printable_data
-from ...module_utils._model.quantity import BYTE_SLOTS
+from ...module_utils._model.quantity import describe_slot
 
 _NEXT = {
     "PENDING": "It starts by itself as soon as there is room for it.",
@@ -31,8 +31,6 @@ _NEXT = {
     "ERROR": "Remove the cause, then create it again.",
 }
 """What comes next, by status; the other statuses need no words."""
-
-_GIB = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +139,7 @@ def _agent(name: str, facts: AgentFacts) -> dict[str, Any]:
         "containers": facts.containers,
         "note": _note(facts),
         "slots": [
-            [slot, _share(facts, slot), f"{_amount(slot, facts.free[slot])} of {_amount(slot, there)} free"]
+            [slot, _share(facts, slot), f"{describe_slot(slot, facts.free[slot])} of {describe_slot(slot, there)} free"]
             for slot, there in facts.capacity.items()
             if there
         ],
@@ -165,17 +163,8 @@ def _unavailable(name: str, reason: str) -> dict[str, Any]:
 
 def _amounts(slots: Mapping[str, int]) -> str:
     """Return slots for people, such as ``8 CPU, 64 GiB, 2 cuda.device``; they break only between slots."""
-    texts = [f"{_amount(slot, amount)} {_NAMES.get(slot, slot)}".strip() for slot, amount in slots.items()]
+    texts = [f"{describe_slot(slot, amount)} {_NAMES.get(slot, slot)}".strip() for slot, amount in slots.items()]
     return ", ".join(text.replace(" ", "\u00a0") for text in texts)
 
 
 _NAMES = {"cpu": "CPU", "mem": "", "shmem": "shared memory"}
-
-
-def _amount(slot: str, amount: int) -> str:
-    """Return an amount of a slot in a unit that people read."""
-    if slot not in BYTE_SLOTS:
-        return str(amount)
-    if not amount:
-        return "0"
-    return f"{round(amount / _GIB, 2):.10g} GiB" if amount >= _GIB else f"{amount / (1 << 20):.4g} MiB"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.quantity import (
     MAX_AMOUNT,
+    describe_slot,
     format_size,
     format_slot,
     format_slots,
@@ -149,6 +150,20 @@ def test_any_other_value_is_an_amount_or_rejected(slot: str, written: object) ->
 )
 def test_sizes_are_written_for_people(amount: int, written: str) -> None:
     assert format_size(amount) == written
+
+
+@pytest.mark.parametrize(
+    ("slot", "amount", "described"),
+    [
+        ("cpu", 4, "4"),
+        ("mem", 0, "0"),
+        ("mem", 24_159_804 << 10, "23.04 GiB"),
+        ("mem", 512 << 20, "512 MiB"),
+        ("shmem", 1 << 40, "1024 GiB"),
+    ],
+)
+def test_slots_are_described_for_people(slot: str, amount: int, described: str) -> None:
+    assert describe_slot(slot, amount) == described
 
 
 def test_slots_are_formatted_as_one_phrase() -> None:

@@ -143,6 +143,13 @@ def test_the_largest_session_is_that_of_the_planner(more: int) -> None:
         assert isinstance(placed, Placement) == (more == 0)
 
 
+def test_memory_is_shown_for_people() -> None:
+    of_a_host = 24_159_804 << 10
+    agents = [agent_facts("agent1", 8, of_a_host, allocated={"mem": of_a_host - (42 << 20)})]
+    (_head, line, *_groups) = render_agents(report(*agents))
+    assert "mem 42 MiB/23.04 GiB" in line
+
+
 def test_a_group_without_agents_in_service_starts_nothing() -> None:
     (group,) = report(agent_facts("agent1", schedulable=False))["groups"]
     assert [(entry["containers"], entry["on_one_agent"]) for entry in group["largest_sessions"]] == [(0, 0)]
@@ -152,8 +159,8 @@ def test_the_table_has_a_line_for_each_agent_and_kind_of_container() -> None:
     agents = [agent_facts("agent1", 8, 16 * GIB, allocated={"cpu": 3}), agent_facts("agent2", schedulable=False)]
     assert render_agents(report(*agents, unavailable={"agent3": "no route to host"}, away=["agent3"])) == [
         "NAME    GROUP    STATUS       CONTAINERS  FREE",
-        "agent1  default  ready        0           cpu 5/8, mem 16g/16g",
-        "agent2  default  unusable     0           cpu 8/8, mem 16g/16g  agent_schedulable is false",
-        "agent3  -        unreachable  -           -                     no route to host",
+        "agent1  default  ready        0           cpu 5/8, mem 16/16 GiB",
+        "agent2  default  unusable     0           cpu 8/8, mem 16/16 GiB  agent_schedulable is false",
+        "agent3  -        unreachable  -           -                       no route to host",
         "Group default: 5 containers with cpu 1, mem 1g would start now, 5 of them on one agent.",
     ]
