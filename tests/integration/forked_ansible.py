@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 from tests.integration.ansible_settings import ROOT, environment
@@ -19,12 +20,24 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["__main__", "tests.integration.ansible_imports"])
 
 
-def run_forked(line: Sequence[str], output: Path, timeout: float) -> tuple[int, str]:
+def run_forked(
+    line: Sequence[str],
+    output: Path,
+    timeout: float,
+    *,
+    errors: Path | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[int, str]:
     """Run the command line of a playbook to completion; return its exit code and its output, which ``output`` is for.
 
-    After ``timeout`` seconds it is killed. Raises :class:`subprocess.TimeoutExpired`.
+    Its standard error is part of that, unless there is a file for ``errors``. After ``timeout`` seconds it is killed.
+    ``settings`` are added to the environment: those that Ansible reads while it runs, such as options of plugins.
+    Raises :class:`subprocess.TimeoutExpired`.
     """
-    process = _CONTEXT.Process(target=_play, args=(list(line), environment(), str(output)))
+    variables = {**environment(), **settings}
+    process = _CONTEXT.Process(target=_play, args=(list(line), variables, str(output), str(errors or output)))
+    for path in filter(None, (output, errors)):
+        path.write_bytes(b"")
     process.start()
     process.join(timeout)
     if process.exitcode is None:
@@ -34,12 +47,12 @@ def run_forked(line: Sequence[str], output: Path, timeout: float) -> tuple[int, 
     return process.exitcode, output.read_text(errors="replace")
 
 
-def _play(line: Sequence[str], variables: Mapping[str, str], output: str) -> NoReturn:
-    """Become what the shell would have started: a session of its own, no input, and all output in a file."""
+def _play(line: Sequence[str], variables: Mapping[str, str], output: str, errors: str) -> NoReturn:
+    """Become what the shell would have started: a session of its own, no input, and all output in files."""
     os.setsid()
     os.chdir(ROOT)
-    with open(os.devnull, "rb") as nothing, open(output, "wb") as shown:
-        for source, target in ((nothing, 0), (shown, 1), (shown, 2)):
+    with open(os.devnull, "rb") as nothing, open(output, "ab", 0) as shown, open(errors, "ab", 0) as wrong:
+        for source, target in ((nothing, 0), (shown, 1), (wrong, 2)):
             os.dup2(source.fileno(), target)
     os.environ.clear()
     os.environ.update(variables)

@@ -163,8 +163,9 @@ class Replying:
     def __init__(self, reply: Mapping[str, Any]) -> None:
         self._reply = reply
 
-    def ask(self, _phase: str, names: Iterable[str], *_how: object, **_more: object) -> dict[str, Any]:
-        return dict.fromkeys(names, self._reply)
+    def ask(self, phase: str, agents: Iterable[str], *_how: Any, **_more: Any) -> dict[str, Any]:
+        assert phase
+        return dict.fromkeys(agents, self._reply)
 
     def give_up(self) -> None:
         raise AssertionError("nothing is under way")

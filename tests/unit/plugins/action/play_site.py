@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,15 @@ import yaml
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
+from tests.integration import ansible_settings
 from tests.integration.ansible_settings import ROOT
+from tests.integration.forked_ansible import run_forked
+
+PROGRAM = (sys.executable, "-m", "ansible", "playbook")
+SETTINGS = {"ANSIBLE_SSH_RETRIES": "0"}
+
+SECONDS = 300
+"""How long a playbook may take that nothing interrupts."""
 
 PLAY: dict[str, Any] = {"hosts": "localhost", "gather_facts": False}
 
@@ -89,20 +96,25 @@ class PlaySite:
         inventory = {"all": {"hosts": {"localhost": local}, "children": children}}
         (folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
 
-    def line(self, playbook: str | list[dict[str, Any]], *arguments: str) -> list[str]:
-        """Return the command line of a playbook: the name of one, or its plays."""
+    def arguments(self, playbook: str | list[dict[str, Any]], *arguments: str) -> list[str]:
+        """Return the arguments of a playbook: the name of one, or its plays."""
         if not isinstance(playbook, str):
             (self.folder / "play.yml").write_text(yaml.safe_dump(playbook))
             playbook = str(self.folder / "play.yml")
-        program = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.folder / "inventory.yml")]
-        return [*program, "-e", json.dumps(self.variables), playbook, *arguments]
+        return ["-i", str(self.folder / "inventory.yml"), "-e", json.dumps(self.variables), playbook, *arguments]
 
     def run(
         self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a playbook."""
-        line = self.line(playbook, *arguments)
-        return subprocess.run(line, cwd=ROOT, env=environment(settings), capture_output=True, text=True, check=False)
+        """Run a playbook: forked, but with settings in a process of its own, since Ansible reads those as it begins."""
+        own = self.arguments(playbook, *arguments)
+        if settings:
+            line, known = [*PROGRAM, *own], environment(settings)
+            return subprocess.run(line, cwd=ROOT, env=known, capture_output=True, text=True, check=False)
+        errors = self.folder / "errors"
+        line = ["ansible-playbook", *own]
+        code, output = run_forked(line, self.folder / "output", SECONDS, errors=errors, settings=SETTINGS)
+        return subprocess.CompletedProcess(line, code, output, errors.read_text())
 
     def play(self, playbook: str | list[dict[str, Any]], *arguments: str, **settings: str) -> tuple[int, str]:
         """Run a playbook; return its exit code and its output."""
@@ -113,7 +125,7 @@ class PlaySite:
     def running(self, playbook: str | list[dict[str, Any]], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run a playbook that the block interrupts; its output is in the file ``output``."""
         # Whoever runs the tests in the background may have signals ignored.
-        line = ["env", "--default-signal=INT,TERM", *self.line(playbook, *arguments)]
+        line = ["env", "--default-signal=INT,TERM", *PROGRAM, *self.arguments(playbook, *arguments)]
         with (
             (self.folder / "output").open("wb") as shown,
             subprocess.Popen(
@@ -147,8 +159,7 @@ def save(register: str) -> dict[str, Any]:
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a run with these settings."""
-    plain = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_SSH_RETRIES": "0"}
-    return {**os.environ, **plain, **settings}
+    return {**ansible_settings.environment(), **SETTINGS, **settings}
 
 
 def await_lines(path: Path, count: int) -> list[str]:
