@@ -27,7 +27,7 @@ from .._queue.entry import (
 from .._queue.selection import find_entry
 from .._report.record import ended_record, session_record, unplanned_record
 
-BY_USER = "terminate_session was run"
+BY_USER = "on request"
 
 
 def add_end_results(record: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from .decision import Decision, decide, place_request
 from .eligibility import eligible_agents, may_hold
 from .session_network import PlanningError
 
+NEVER = "it does not fit even on an empty cluster"
 SPREAD = "--multi-node (session_cluster_mode: multi-node)"
 
 
@@ -52,7 +53,7 @@ def look_ahead(
     never = alone.proven and not away
     if never:
         reason = "" if alone.reason in refusal.reason else f": {alone.reason}"
-        phrases.insert(0, f"it does not fit even on an empty cluster{reason}")
+        phrases.insert(0, f"{NEVER}{reason}")
     else:
         without = f" without {join_names(away)}" if away else ""
         phrases.insert(0, f"no place was found even on an empty cluster{without}")

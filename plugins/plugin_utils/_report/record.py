@@ -19,6 +19,7 @@ from ...module_utils._model.session import container_name
 from .._placement.place import Unschedulable
 from .._request.spec import SessionSpec
 
+_MOUNT_FIELDS = ("source", "target", "read_only")
 _KERNEL_FIELDS = ("id", "role", "index", "rank", "hostname", "agent", "address", "container")
 
 
@@ -53,6 +54,7 @@ def session_record(
             for kernel in plan.kernels
         ],
         "apps": [_select_fields(app, ("name", "port", "protocol")) for app in plan.apps],
+        "mounts": [_select_fields(mount, _MOUNT_FIELDS) for mount in plan.mounts],
         "pending": None,
         "error": error,
         **_NO_LIFE,
@@ -92,7 +94,8 @@ _NO_LIFE: dict[str, Any] = dict.fromkeys(
 def complete_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored record with all fields."""
     life = {name: record.get(name) for name in _NO_LIFE}
-    return {**record, **life, "host_keys": record.get("host_keys") or {}, "recorded": True}
+    kept = {"host_keys": record.get("host_keys") or {}, "mounts": record.get("mounts") or []}
+    return {**record, **life, **kept, "recorded": True}
 
 
 def _resources(groups: Iterable[tuple[Mapping[str, int], int]]) -> dict[str, dict[str, int]]:
@@ -129,6 +132,7 @@ def unplanned_record(
         "network": None,
         "kernels": [],
         "apps": [],
+        "mounts": [_select_fields(mount, _MOUNT_FIELDS) for mount in (spec.mounts if spec else ())],
         "pending": describe_pending(no_room) if no_room else None,
         "error": error,
         **_NO_LIFE,
@@ -223,6 +227,14 @@ class _StoredApp:
 
 
 @dataclasses.dataclass(frozen=True)
+class _StoredMount:
+    extensible: ClassVar[bool] = True
+
+    target: str
+    read_only: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class _StoredNetwork:
     extensible: ClassVar[bool] = True
 
@@ -258,6 +270,7 @@ class _StoredRecord:
     queue_position: int | None = None
     uid: int | None = None
     host_keys: dict[str, str] | None = None
+    mounts: tuple[_StoredMount, ...] | None = None
 
 
 def check_record(record: Mapping[str, Any]) -> None:

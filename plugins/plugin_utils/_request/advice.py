@@ -13,28 +13,38 @@ from ...module_utils._model.quantity import format_slots
 from .run_options import NetworkPools
 from .spec import SessionSpec
 
-NO_FOLDER = "No folder in session_mounts can be written: what the containers write is lost when the session ends."
+NO_FOLDER = (
+    "No folder that can be written is among session_mounts: what the containers write is lost when the session ends."
+)
 NO_GATEWAY = "Nobody can log in: {} has no gateway. Operators add a host to the group gateways, and provision all."
 NO_LINK = (
     "{app} has no link: none by path (links_by_path of a policy, path of an app), and none by host name, because"
     " gateway_domain is not set or the names are too long. ssh -L {port}:localhost:{port} {session} reaches it."
 )
+NO_LINK_OF_MANAGER = (
+    "{app} has no link: operators set gateway_domain, or links_by_path of the policy (a long name has none either)."
+    " On your own computer, ssh -L {port}:localhost:{port} {session} reaches it: see backendai ssh-config --for-laptop."
+)
 NO_KEYS = "Nobody can log in over SSH: session_authorized_keys is empty."
 
 
-def advise(spec: SessionSpec, pools: NetworkPools, place: str) -> list[str]:
-    """Return sentences about a valid request; ``place`` is what has the gateways, such as ``the inventory``."""
+def advise(spec: SessionSpec, pools: NetworkPools, *, by_manager: bool) -> list[str]:
+    """Return sentences about a valid request, which a user of a manager has made, or who has the inventory."""
     advice = [describe_total((role.replicas, role.resources) for role in spec.effective_roles)]
+    if sum(role.replicas for role in spec.effective_roles) == 1:
+        # That is what was asked for.
+        advice = []
     if all(mount.read_only for mount in spec.mounts):
         advice.append(NO_FOLDER)
     if not pools.gateways:
-        return [*advice, NO_GATEWAY.format(place)]
+        return [*advice, NO_GATEWAY.format("this manager" if by_manager else "the inventory")]
     if not spec.authorized_keys and not spec.command:
         advice.append(NO_KEYS)
     for app in spec.apps:
         links = [link for site in pools.sites for link in site.app_origins(spec.name, app.name, app.path)]
         if pools.sites and app.protocol == "http" and not links:
-            advice += [NO_LINK.format(app=app.name, port=app.port, session=spec.name)]
+            text = NO_LINK_OF_MANAGER if by_manager else NO_LINK
+            advice += [text.format(app=app.name, port=app.port, session=spec.name)]
     return advice
 
 

@@ -259,7 +259,7 @@ def check_same_request(spec: SessionSpec, before: SessionSpec, status: str) -> N
     if differs:
         raise ValidationError(
             f"session_name: {spec.name!r} is taken by a session ({status}) that differs in {', '.join(differs)};"
-            " choose another name, or terminate that session with backendai.cluster.terminate_session."
+            " choose another name, or end that session first."
         )
 
 

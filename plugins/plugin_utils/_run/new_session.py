@@ -20,10 +20,11 @@ from ...module_utils._model.validation import ValidationError
 from .._lifecycle.start_steps import start_arguments
 from .._lifecycle.time_limits import next_ends
 from .._placement.place import Unschedulable
+from .._placement.unschedulable import join_names
 from .._planner.cluster_state import ClusterState
 from .._planner.decision import Decision, check_time_limits, decide
 from .._planner.disk_room import describe_tight_disks
-from .._planner.outlook import look_ahead
+from .._planner.outlook import NEVER, look_ahead
 from .._planner.session_network import PlanningError
 from .._planner.shares import amounts_by_gpus
 from .._queue.answers import Answers as Decider
@@ -140,7 +141,8 @@ class _Request:
                 raise PlanningError(f"the session {spec.name!r} cannot be repaired: {problem}")
             self._save(entry, decision)
         if known is None:
-            notes += advise(spec, site.request.pools, "this manager" if self._limited else "the inventory")
+            notes += advise(spec, site.request.pools, by_manager=self._limited)
+            notes += [_describe_plan(decision)] if site.check_mode else []
         warnings = [*warnings_about(self._cluster), *fixed]
         if isinstance(decision, Unschedulable):
             since = site.request.started_at
@@ -282,8 +284,9 @@ class _Request:
     def _refuse_never(self, decision: Decision | Unschedulable) -> None:
         """Raise :class:`PlanningError` for a new session that never has a place, where those do not wait."""
         if isinstance(decision, Unschedulable) and decision.never and self._site.rules.defaults.refuses_never:
-            reason = f"{decision.reason}; {decision.outlook}"
-            raise PlanningError(f"{reason}; --wait-for-hosts lets it wait for agents with more room")
+            # It says why, unless that is the reason why there is no room now.
+            reason = "" if decision.outlook.startswith(f"{NEVER}: ") else f"{decision.reason}; "
+            raise PlanningError(f"{reason}{decision.outlook}; --wait-for-hosts lets it wait for agents with more room")
 
     def _save(self, entry: QueueEntry, decision: Decision | Unschedulable) -> None:
         """Save that the session is pending, or that this run starts it, so that a later run can finish a killed one.
@@ -303,6 +306,13 @@ class _Request:
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
         queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan))
+
+
+def _describe_plan(decision: Decision | Unschedulable) -> str:
+    """Return what would become of a session that is only planned."""
+    if isinstance(decision, Unschedulable):
+        return f"It would wait: {as_sentence(decision.reason)}"
+    return f"It would start now, on {join_names(decision.plan.agents)}."
 
 
 def _pending_record(spec: SessionSpec, entry: QueueEntry, decision: Unschedulable) -> dict[str, Any]:

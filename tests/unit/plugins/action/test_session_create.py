@@ -176,7 +176,8 @@ def test_check_mode_changes_nothing_and_says_what_would_change(make_site: MakeSi
     result = site.session(check_mode=True, **ASKED)
     assert (result["changed"], result["session"]["status"]) == (True, "RUNNING")
     assert (queue.entries(), site.record) == ([], None)
-    assert site.shown[ADVISED:] == ["Session train-llm was not touched: this is check mode."]
+    told = ["It would start now, on agent1, agent2.", "Session train-llm was not touched: this is check mode."]
+    assert site.shown[ADVISED:] == told
 
 
 def test_a_gateway_that_is_away_is_a_warning(make_site: MakeSite) -> None:

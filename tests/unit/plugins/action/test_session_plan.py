@@ -83,6 +83,9 @@ def test_what_a_new_session_takes_and_keeps_is_said(run: Run, cores: int, check_
     hostvars = answers(agent1=fit("agent1", cores))
     advice = ["Resources are of one container: 4 × (cpu 1, mem 1g) = cpu 4, mem 4g in all.", NO_FOLDER]
     advice += [NO_GATEWAY.format("the inventory")]
+    if check_mode:
+        short = "no room for 1 of 4 containers on one agent: short of cpu 1"
+        advice += ["It would start now, on agent1." if cores == 8 else f"It would wait: {short}."]
     assert run(Plan, arguments(), hostvars, check_mode=check_mode)["notes"] == advice
 
 
@@ -267,7 +270,7 @@ def test_changed_request_of_a_pending_session_is_rejected(run: Run, queue: Queue
         run(Plan, arguments(priority=5), ROOM)
     assert str(refused.value) == (
         "session_name: 'train-llm' is taken by a session (PENDING) that differs in session_priority (is 10, requested"
-        " 5); choose another name, or terminate that session with backendai.cluster.terminate_session."
+        " 5); choose another name, or end that session first."
     )
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
 

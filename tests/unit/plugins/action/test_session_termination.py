@@ -20,7 +20,7 @@ from tests.unit.plugins.action.session_site import SessionSite, note_shown
 
 MADE = plan()
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW)
+RECORD = ended_record(session_record(MADE, "TERMINATED"), "TERMINATED", "on request", None, NOW, NOW)
 RUNNING = requested(9, id=MADE.id, name="train-llm", state="RUNNING", plan=MADE)
 NOTE = mark_terminating(RUNNING, RECORD, MADE.agents, NOW)
 MakeSite = Callable[..., SessionSite]

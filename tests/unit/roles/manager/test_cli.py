@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import signal
@@ -123,15 +124,26 @@ def test_scripts_and_yes_end_without_a_question(run: Command, tmp_path: Path, mo
     assert [request["confirmed"] for request in requests(tmp_path)] == [True, True]
 
 
-def test_the_mode_is_shown_from_80_columns_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_the_columns_that_the_terminal_has_room_for(capsys: pytest.CaptureFixture[str]) -> None:
     console = tables.make_console()
-    several = record(1, ALICE, cluster_size=4, cluster_mode="multi-node")
-    for width, shown in ((79, False), (80, True), (160, True)):
+    several = record(1, ALICE, **{**WORKS, "gpu_models": ["NVIDIA H100 80GB HBM3"]})
+    seen: list[list[str]] = []
+    for width in range(24, 161):
         console.width = width
         tables.session_table(console, [several, record(2, ALICE, "one")], everybody=False)
-        heading, row, one = capsys.readouterr().out.splitlines()
-        assert ("MODE" in heading, "Multi-node · 4" in row) == (shown, shown)
-        assert one.split()[6:7] == (["-"] if shown else [])
+        lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+        assert (len(lines), max(map(len, lines)) <= width) == (3, True), lines
+        seen.append(lines[0].split())
+    assert seen[0] == ["NAME", "STATUS", "SIZE"]
+    assert seen[80 - 24] == ["NAME", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "MODE", "AGENTS"]
+    assert seen[-1] == ["NAME", "STATUS", "SIZE", "CPU/GPU", "AGE", "ENDS", "MODE", "GPU", "AGENTS"]
+    assert all({*fewer} <= {*more} for fewer, more in itertools.pairwise(seen))
+
+
+def test_the_oldest_session_is_listed_first(capsys: pytest.CaptureFixture[str]) -> None:
+    given = [record(1, ALICE, "new", created_at=30.0), record(2, ALICE, "old", created_at=10.0)]
+    tables.session_table(tables.make_console(), [*given, record(3, ALICE, "mid", created_at=20.0)], everybody=False)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["NAME", "old", "mid", "new"]
 
 
 WORKS: dict[str, Any] = {
@@ -209,15 +221,6 @@ def test_history_has_how_long_sessions_ran_and_their_exit_codes(
     assert [row[4:7] for row in rows] == [["2h15m", "1h05m", "0"], ["1m", "-", "-"]]
     assert run("why", "train", answers=[done(record=ended)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "It ran for 1h05m, until 10:15."
-
-
-def test_the_models_of_gpus_are_in_the_list_from_120_columns_on(capsys: pytest.CaptureFixture[str]) -> None:
-    console = tables.make_console()
-    for width, shown in ((119, False), (120, True), (160, True)):
-        console.width = width
-        tables.session_table(console, [record(1, ALICE, **{**WORKS, "gpu_models": ["NVIDIA L4"]})], everybody=True)
-        heading, row, *rest = capsys.readouterr().out.splitlines()
-        assert ("GPU" in heading.split(), "L4" in row.split(), rest) == (shown, shown, [])
 
 
 def test_following_a_new_session_ends_with_the_code_of_its_command(
@@ -342,7 +345,7 @@ def test_a_session_that_waits_says_for_what_its_place_and_the_next_end(
         "train waits for 2 GPUs: place 3, the next end is at 14:20 by its limit.",
         "  no room for 1 of 1 containers",
         "  It would start now with --multi-node.",
-        "It starts by itself; backendai why train says more, backendai end train cancels it.",
+        "It starts by itself; backendai why train says how it stands, backendai end train cancels it.",
     ]
     assert run("why", "train", answers=[done(record=waits)]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -427,7 +430,7 @@ def test_limits_are_shown_line_by_line(
         "longest life     1d00h",
         "priority         0 to 10",
         "apps             jupyter, terminal, or your own; 32 of a session",
-        "                 terminal without asking",
+        "                 terminal in each session; others by create --app NAME",
         "with each GPU    cpu 8, mem 64g",
         "sessions         1 of 50 run, 2 of 100 wait",
         "containers       6 of 1024",
@@ -450,11 +453,11 @@ def test_limits_say_what_there_is_none_of(run: Command, capsys: pytest.CaptureFi
     ] == [
         "none",
         "no bound",
-        "the smallest share of the agents that could hold the session",
+        "as much cpu and mem as agents have for each of their GPUs",
         "nothing",
         "not known: the agents could not be listed",
     ]
-    assert "without asking" not in shown
+    assert ("by create --app NAME" in shown, "in each session" in shown) == (True, False)
 
 
 def test_logs_are_shown_although_one_agent_does_not_answer(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -486,8 +489,13 @@ APPS = [{"name": "jupyter", "url": "https://g/s/train/jupyter/lab#x"}, {"name": 
         (["jupyter"], APPS, 0, "https://g/s/train/jupyter/lab?token=eyJ#x\n"),
         ([], APPS[:1], 0, "https://g/s/train/jupyter/lab?token=eyJ#x\n"),
         ([], APPS, 2, "backendai: name an app; its apps are jupyter, tcp.\n"),
-        (["x"], APPS, 2, "backendai: train has no app x; its apps are jupyter, tcp.\n"),
-        ([], [], 2, "backendai: name an app; it was created without apps.\n"),
+        (
+            ["x"],
+            APPS,
+            2,
+            "backendai: train has no app x; its apps are jupyter, tcp; a session gets its apps when it is",
+        ),
+        ([], [], 2, "backendai: name an app; it was created without apps; a session gets its apps when"),
         (["tcp"], APPS, 1, "backendai: tcp has no link: it does not use HTTP"),
         (["jupyter", "--seconds", "5"], APPS, 2, "backendai: --seconds takes 60 to"),
     ],
@@ -523,11 +531,11 @@ def test_what_is_free_is_a_table(run: Command, capsys: pytest.CaptureFixture[str
     assert run("agents", answers=[done(agents=data)]) == 0
     out = capsys.readouterr().out
     heading, row = out.splitlines()[:2]
-    assert heading.split()[3:] == ["CPU", "FREE/ALL", "MEM", "FREE/ALL", "GPU", "FREE/ALL"]
+    assert heading.split()[3:] == ["FREE", "CPU", "FREE", "MEM", "FREE", "GPU"]
     assert row.split()[3:] == ["6/8", "12/64", "GiB", "3/8"]
     assert "agent1: 8 × NVIDIA H100" in out
     assert "default: the largest session that would start now is 6 × (cpu 1, mem 1 GiB), or 4 on one agent" in out
-    assert "default: the largest session that would start now is none of 1 GPU" in out
+    assert "default: no container with 1 GPU would start now" in out
     assert "agent2: it does not answer" in out
 
 

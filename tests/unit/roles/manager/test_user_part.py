@@ -103,11 +103,21 @@ def test_verbose_is_taken_on_both_sides_of_the_verb(words: list[str]) -> None:
         (["list", "--al"], "'--al' is not a word of list; did you mean --all?"),
         (["create", "--nmae=x"], "'--nmae=x' is not a word of create; did you mean --name?"),
         (["end"], "the following arguments are required: NAME; see backendai end --help."),
-        (["end", "a", "b"], "'b' is not a word of end"),
+        (["end", "a", "--now"], "'--now' is not a word of end"),
         (["create", "--size", "two"], "argument --size: invalid int value: 'two'; see backendai create --help."),
         *(
-            (["create", "--gpu", gpus], f"argument --gpu: {gpus!r} must be a whole number, zero or more; a model is ")
-            for gpus in ("H100:4:80g", "-1", "1.5", "", "many")
+            (["create", "--gpu", gpus], f"argument --gpu: {gpus!r} must be a whole number, zero or more; see ")
+            for gpus in ("-1", "1.5", "")
+        ),
+        *(
+            (
+                ["create", "--gpu", gpus],
+                f"argument --gpu: {gpus!r} must be a whole number, zero or more; with a model it is {flags}; see ",
+            )
+            for gpus, flags in (
+                ("H100:4:80g", """--gpu 4 --set gpu='{"model": "H100", "memory": "80g"}'"""),
+                ("B200", """--gpu 1 --set gpu='{"model": "B200"}'"""),
+            )
         ),
         *(
             ([*words, time], f"argument {words[-1]}: {time!r} {TIME_RULE}; see backendai {words[0]} --help.")
@@ -385,7 +395,7 @@ def test_times_and_amounts_are_short() -> None:
     assert slots({"mem": (1 << 30) - 1, "shmem": 1023 << 20}) == "mem 1 GiB, shmem 1023 MiB"
     assert [part("mem", some << 20, "/", 64 << 30) for some in (0, 512, 1024)] == [
         "0/64 GiB",
-        "512 MiB/64 GiB",
+        "0.5/64 GiB",
         "1/64 GiB",
     ]
     assert (part("cpu", 1, " of ", 8), slot_name("cuda.device"), slot_name("mem")) == ("1 of 8", "gpu", "mem")

@@ -41,7 +41,7 @@ def create(context: RequestContext, request: Request) -> Result:
             outcome = context.runs.run("create_session", built, trusted, events=events, check=True)
             _say(context, events.notes)
             outcome.require()
-            return Result("done", f"{name} can be created; nothing has been changed.")
+            return Result("done", f"{name} may be created; nothing has been changed.")
         try:
             outcome = context.runs.run("create_session", built, trusted, [RECORD, ACCESS], events)
         except CancelledError:

@@ -18,6 +18,7 @@ from .create import ACCESS, RECORD, create
 from .following import follow_logs, show_logs
 from .limits import AGENTS, limits
 from .ownership import LIVE, KnownSession, visible_records
+from .queue import CREATING, PENDING
 
 LOGS, TOKEN = "session_logs_path", "session_token_path"
 NO_GATEWAY = "gateway_group: "
@@ -128,6 +129,9 @@ def token(context: RequestContext, request: Request) -> Result:
     with context.slot():
         session = context.find(request.fields["session"])
         context.require_owner(session)
+        state = (context.queue.entry(session.id) or {}).get("state")
+        if state in (PENDING, CREATING):
+            raise CommandError(f"{session.name} is {state}; its apps can be opened once it runs.")
         return Result("done", "", _token(context, session.id, request.fields["seconds"]))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -92,8 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     opening.add_argument("--seconds", type=_seconds, default=3600, help="how long the link is valid, such as 12h (1h)")
     _add_json(opening)
 
-    end = verbs.add_parser("end", help="end a session, or cancel one that waits")
-    end.add_argument("session", metavar="NAME")
+    end = verbs.add_parser("end", help="end sessions, or cancel those that wait")
+    end.add_argument("sessions", metavar="NAME", nargs="+")
     end.add_argument("--yes", action="store_true", help="without asking, also if it is older than an hour")
     end.add_argument("--force", action="store_true", help="at once, also if some of its agents do not answer")
     repair = verbs.add_parser("repair", help="repair a session")
@@ -111,7 +112,15 @@ def _seconds(text: str) -> int:
 
 
 def _gpus(text: str) -> int:
-    return _judge(parse_gpus, text, """; a model is asked for with --set gpu='{"model": "H100", "memory": "80g"}'""")
+    """Return a number of GPUs; who names a model learns how that is done."""
+    words = re.findall(r"[A-Za-z0-9-]+", text[:80])
+    model = next((word for word in words if re.match(r"[A-Za-z]", word)), "")
+    if not model:
+        return _judge(parse_gpus, text)
+    count = next((word for word in words if word.isdecimal()), "1")
+    memory = next((word for word in words if re.fullmatch(r"\d+[gG]", word)), "")
+    asked = json.dumps({"model": model, **({"memory": memory.lower()} if memory else {})})
+    return _judge(parse_gpus, text, f"; with a model it is --gpu {count} --set gpu='{asked}'")
 
 
 def _judge(parse: Callable[[object], int], text: str, more: str = "") -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-from .text import printable
+from .text import printable, wrapped
 
 PULL = "Pull images"
 
@@ -55,12 +55,13 @@ class Progress:
 
     def _say(self, text: str) -> None:
         """Show a line, above the one that changes."""
-        if self._status:
-            self._console.out(text)
-        else:
-            # Ctrl-C within rich would show a line twice.
-            self._console.file.write(f"{text}\n")
-            self._console.file.flush()
+        for line in wrapped(text, self._console.width):
+            if self._status:
+                self._console.out(line)
+            else:
+                # Ctrl-C within rich would show a line twice.
+                self._console.file.write(f"{line}\n")
+                self._console.file.flush()
 
     def _step(self, task: str, host: str, state: str) -> None:
         if task == PULL and host:

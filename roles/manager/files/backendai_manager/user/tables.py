@@ -6,17 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import age, clock, duration, part, printable, remaining, slot_name, slots
+from .text import age, clock, duration, part, printable, remaining, slot_name, slots, wrapped
 
-NARROW, MIDDLE, WIDE, WIDEST = 60, 80, 100, 120
 _PIPE_WIDTH = 10_000
+_GAP = 2
+"""How many columns of a terminal are between two of a table."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -29,7 +30,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def render_table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Show rows with headings; on a narrow terminal, cells are folded."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
@@ -40,19 +41,26 @@ def render_table(console: Console, headings: Sequence[str], rows: Sequence[Seque
 def session_table(
     console: Console, records: Sequence[Mapping[str, Any]], *, everybody: bool, history: bool = False
 ) -> None:
-    """Show sessions; a narrow terminal has room for the first columns only.
+    """Show sessions, the oldest first; a narrow terminal lacks the columns for which it has no room.
 
     With ``history``, how long they ran and their exit codes take the place of when they end.
     """
-    headings = ["NAME", *(["USER"] if everybody else []), "STATUS", "SIZE"]
-    if console.width >= NARROW:
-        headings += ["CPU/GPU", "AGE", *(["RAN", "EXIT"] if history else ["ENDS"])]
-    if console.width >= MIDDLE:
-        headings += ["MODE"]
-    if console.width >= WIDE:
-        headings += [*(["GPU"] if console.width >= WIDEST else []), "AGENTS"]
-    cells = [_cells(record) for record in records]
-    render_table(console, headings, [[row[heading] for heading in headings] for row in cells])
+    ages = ["RAN", "EXIT"] if history else ["ENDS"]
+    always = ["NAME", *(["USER"] if everybody else []), "STATUS", "SIZE"]
+    headings = [*always, "CPU/GPU", "AGE", *ages, "MODE", "GPU", "AGENTS"]
+    cells = [_cells(record) for record in sorted(records, key=lambda record: record.get("created_at") or 0.0)]
+    shown, room = {*always}, console.width - sum(_width(cells, heading) for heading in always)
+    for heading in ("CPU/GPU", "AGE", *ages, "MODE", "AGENTS", "GPU"):
+        room -= _width(cells, heading)
+        if room < 0:
+            break
+        shown.add(heading)
+    chosen = [heading for heading in headings if heading in shown]
+    render_table(console, chosen, [[row[heading] for heading in chosen] for row in cells])
+
+
+def _width(cells: Sequence[Mapping[str, str]], heading: str) -> int:
+    return max(map(len, (heading, *(printable(row[heading]) for row in cells)))) + _GAP
 
 
 def _cells(record: Mapping[str, Any]) -> dict[str, str]:
@@ -129,12 +137,28 @@ def describe_session(record: Mapping[str, Any]) -> Iterator[str]:
         "used now": _use(record),
         "resource group": record.get("resource_group"),
         "created": f"{clock(created)}, {age(created)} ago" if created else "",
+        "folders": ", ".join(_folder(mount) for mount in record.get("mounts") or ()),
         "apps": ", ".join(str(app.get("name")) for app in record.get("apps") or ()),
     }
     yield from (f"  {name:<16}{value}" for name, value in facts.items() if value)
     for kernel in record.get("kernels") or ():
         where = "  ".join(str(kernel.get(field) or "-") for field in ("agent", "address", "status"))
         yield f"  {kernel.get('hostname'):<16}{where}"
+
+
+def _folder(mount: Mapping[str, Any]) -> str:
+    return f"{mount.get('target')}{' (read only)' if mount.get('read_only') else ''}"
+
+
+def next_steps(record: Mapping[str, Any], access: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield how a session that runs is used, and ended; ``access`` is how gateways lead to it."""
+    name = record.get("name")
+    linked = dict.fromkeys(str(app.get("name")) for link in access for app in link.get("apps") or () if app.get("url"))
+    # What was asked for, before what comes without asking.
+    apps = [app for app in linked if app != "terminal"] or [*linked]
+    more = f" (or {', '.join(app for app in linked if app != apps[0])})" if len(linked) > 1 else ""
+    opened = f"open {apps[0]}{more} with backendai open {name} {apps[0]}; " if apps else ""
+    yield f"Log in with backendai ssh {name}; {opened}end it with backendai end {name}."
 
 
 def explain(record: Mapping[str, Any]) -> Iterator[str]:
@@ -196,7 +220,7 @@ def announce_wait(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"{name} waits{f' for {lacking}' if lacking else ''}{': ' if where else ''}{', '.join(where)}."
     yield f"  {pending.get('reason') or 'The next run of the timer looks at it'}"
     yield from (f"  {line}" for line in _prospects({**pending, "next_end_at": None}))
-    yield f"It starts by itself; backendai why {name} says more, backendai end {name} cancels it."
+    yield f"It starts by itself; backendai why {name} says how it stands, backendai end {name} cancels it."
 
 
 def _prospects(pending: Mapping[str, Any]) -> Iterator[str]:
@@ -245,20 +269,26 @@ def show_agents(console: Console, data: Mapping[str, Any]) -> None:
         ]
         for agent in agents
     ]
-    headings = [f"{slot_name(slot).upper()} FREE/ALL" for slot in names]
+    headings = [f"FREE {slot_name(slot).upper()}" for slot in names]
     render_table(console, ["AGENT", "GROUP", "STATUS", *headings], rows)
     for agent in agents:
         gpus = ", ".join(f"{kind.get('count')} × {kind.get('model')}" for kind in agent.get("gpus") or ())
         if gpus:
-            console.out(printable(f"{agent.get('name')}: {gpus}"))
+            _say(console, f"{agent.get('name')}: {gpus}")
         if agent.get("problem"):
-            console.out(printable(f"{agent.get('name')}: {agent['problem']}"))
+            _say(console, f"{agent.get('name')}: {agent['problem']}")
     for group in data.get("groups") or ():
         for largest in group.get("largest_sessions") or ():
             size, one = largest.get("containers") or 0, largest.get("on_one_agent") or 0
             each = slots(largest.get("resources") or {})
-            text = f"{size} × ({each}), or {one} on one agent" if size else f"none of {each}"
-            console.out(printable(f"{group.get('resource_group')}: the largest session that would start now is {text}"))
+            largest_now = f"the largest session that would start now is {size} × ({each}), or {one} on one agent"
+            text = largest_now if size else f"no container with {each} would start now"
+            _say(console, f"{group.get('resource_group')}: {text}")
+
+
+def _say(console: Console, text: str) -> None:
+    for line in wrapped(printable(text), console.width):
+        console.out(line)
 
 
 def _free_of_total(agent: Mapping[str, Any], slot: str) -> str:
@@ -285,8 +315,8 @@ def show_limits(console: Console, data: Mapping[str, Any]) -> None:
         ("longest life", [duration(life) if life else "no bound"]),
         ("priority", [f"0 to {data['max_priority']}"]),
         ("apps", [f"{', '.join(data['known_apps'])}, or your own; {data['max_apps']} of a session"]),
-        ("", [f"{default} without asking"] if default else []),
-        ("with each GPU", [per_gpu or "the smallest share of the agents that could hold the session"]),
+        ("", [f"{default} in each session; others by create --app NAME"] if default else ["by create --app NAME"]),
+        ("with each GPU", [per_gpu or "as much cpu and mem as agents have for each of their GPUs"]),
         (
             "sessions",
             [f"{held['running']} of {data['max_sessions']} run, {held['waiting']} of {data['max_waiting']} wait"],

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Mapping
 
@@ -63,8 +64,19 @@ def slots(values: Mapping[str, int]) -> str:
 
 
 def part(slot: str, some: int, of: str, total: int) -> str:
-    """Return a part of an amount, such as ``12/64 GiB`` if ``of`` is a slash."""
-    return f"{amount(slot, some)}{of}{amount(slot, total)}".replace(f" GiB{of}", of)
+    """Return a part of an amount, in the unit of that, such as ``12/64 GiB`` if ``of`` is a slash."""
+    if slot in _BYTES and total >= _GIB:
+        return f"{round(some / _GIB, 2):.10g}{of}{amount(slot, total)}"
+    return f"{amount(slot, some)}{of}{amount(slot, total)}"
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line as lines of a terminal, broken between words; what has no blank, such as a link, stays whole."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    rest = {"subsequent_indent": f"{indent}  ", "break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(line.lstrip(), width, initial_indent=indent, **rest)
 
 
 def slot_name(slot: str) -> str:

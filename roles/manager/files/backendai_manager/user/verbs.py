@@ -30,7 +30,7 @@ from .progress import Progress
 from .service import Service
 from .spec_file import merge, read_spec
 from .ssh_files import SECONDS, SshFiles, has_host_key
-from .text import age, duration, printable
+from .text import age, duration, printable, wrapped
 
 WATCH_SECONDS = 5.0
 ENDED = ("TERMINATED", "CANCELLED", "ERROR")
@@ -76,9 +76,10 @@ class Invocation:
         sys.stderr.write(f"{printable(said)}\n" if said else "")
 
     def say(self, *lines: str) -> None:
-        """Print lines."""
+        """Print lines; those that are too long for the terminal break between words."""
+        width = tables.make_console().width
         for line in lines:
-            sys.stdout.write(f"{printable(line)}\n")
+            sys.stdout.writelines(f"{shown}\n" for shown in wrapped(printable(line), width))
 
     def print_json(self, data: Any) -> None:
         """Print data for programs."""
@@ -128,9 +129,7 @@ def create(invocation: Invocation) -> int:
         for kernel in record.get("kernels") or ():
             invocation.say(f"  {kernel.get('hostname'):<8} {kernel.get('agent'):<16} {kernel.get('address') or ''}")
         if record.get("kernels"):
-            invocation.say(
-                f"Log in with backendai ssh {record.get('name')}; end it with backendai end {record.get('name')}."
-            )
+            invocation.say(*tables.next_steps(record, result.data.get("access") or ()))
     follows = options.follow and not options.dry_run and result.status == "done"
     if record and record.get("status") not in ENDED:
         ssh = next((link["ssh"] for link in result.data.get("access", ()) if link["ssh"]), None)
@@ -327,7 +326,9 @@ def open_app(invocation: Invocation) -> int:
     app = options.app or (next(iter(apps)) if len(apps) == 1 else "")
     if app not in apps:
         known = f"its apps are {', '.join(apps)}" if apps else "it was created without apps"
-        raise RefusedError(f"{options.session} has no app {app}; {known}." if app else f"name an app; {known}.")
+        later = f"; a session gets its apps when it is created: backendai create --app {app or 'APP'}"
+        said = f"{options.session} has no app {app}; {known}" if app else f"name an app; {known}"
+        raise RefusedError(f"{said}{later if app or not apps else ''}.")
     if not apps[app]:
         raise CommandError(
             f"{app} has no link: it does not use HTTP, or it needs a host name and the gateway has no domain."
@@ -350,13 +351,17 @@ def _add_token(url: str, token: str) -> str:
 
 
 def end(invocation: Invocation) -> int:
+    """End sessions, one after the other, until one does not end."""
+    return max(_end(invocation, session) for session in invocation.options.sessions)
+
+
+def _end(invocation: Invocation, session: str) -> int:
     """End a session; on a terminal, ask before the end of one that is older than an hour."""
     options = invocation.options
-    result = invocation.ask(
-        "end", session=options.session, force=options.force, confirmed=options.yes or not sys.stdin.isatty()
-    )
+    confirmed = options.yes or not sys.stdin.isatty()
+    result = invocation.ask("end", session=session, force=options.force, confirmed=confirmed)
     if "since" in result.data:
-        if not _confirm(f"{options.session} is {age(result.data['since'])} old. End it?"):
+        if not _confirm(f"{session} is {age(result.data['since'])} old. End it?"):
             raise RefusedError("nothing has been changed.")
         result = invocation.ask("end", session=result.data["id"], force=options.force, confirmed=True)
     invocation.say(result.message)

@@ -86,9 +86,7 @@ def own_start(**changes: Any) -> QueueEntry:
 def ending(*agents: str, of: SessionPlan | None = None, **changes: Any) -> QueueEntry:
     """Return the TERMINATING entry of a session on these agents."""
     session_plan = of or plan()
-    record = ended_record(
-        session_record(session_plan, "TERMINATED"), "TERMINATED", "terminate_session was run", None, NOW, NOW
-    )
+    record = ended_record(session_record(session_plan, "TERMINATED"), "TERMINATED", "on request", None, NOW, NOW)
     entry = mark_terminating(running(plan=session_plan), record, agents, NOW)
     return dataclasses.replace(entry, **changes)
 

@@ -72,7 +72,12 @@ def test_a_session_is_removed_from_all_its_agents(selector: tuple[str, str], for
     entry = dataclasses.replace(RUNNING, record={**RUNNING.record, "host_keys": {"main1": "ssh-ed25519 KEY"}})
     ends = end(selector, EVERYWHERE, [entry], force=force)
     assert (ends.agents, ends.unreachable) == (("agent1", "agent2"), ())
-    ending = {"reason": "terminate_session was run", "exit_code": None, "created_at": NOW + 1, "ended_at": LATER}
+    ending = {
+        "reason": "on request",
+        "exit_code": None,
+        "created_at": NOW + 1,
+        "ended_at": LATER,
+    }
     keys = {"main1": "ssh-ed25519 KEY"}
     assert ends.record == {**session_record(MADE, "TERMINATED", host_keys=keys), **ending}
     assert ends.note == dataclasses.replace(
@@ -170,7 +175,7 @@ def test_a_session_that_no_agent_holds_is_cancelled(selector: tuple[str, str], s
     entry = noted(**state)
     ends = end(selector, dataclasses.replace(NO_SESSIONS, unavailable={"agent4": "unreachable"}), [entry])
     assert (ends.agents, ends.unreachable) == ((), ())
-    assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "terminate_session was run")
+    assert (ends.record["status"], ends.record["reason"]) == ("CANCELLED", "on request")
     assert (ends.record["created_at"], ends.record["ended_at"]) == (entry.enqueued_at, LATER)
     assert ends.note == dataclasses.replace(entry, **ENDED, record=ends.record, updated_at=LATER)
 

@@ -36,6 +36,7 @@ KEYS = [
     "network",
     "kernels",
     "apps",
+    "mounts",
     "pending",
     "error",
     "user",
@@ -191,6 +192,7 @@ def test_the_record_of_a_session_over_two_agents() -> None:
             },
         ],
         "apps": [],
+        "mounts": [],
         "pending": None,
         "error": None,
         "user": session_plan.user,
@@ -244,6 +246,7 @@ def test_the_record_of_a_session_that_waits() -> None:
         "network": None,
         "kernels": [],
         "apps": [],
+        "mounts": [],
         "pending": {"reason": "no room", "shortfall": {"cpu": 4, "mem": 1073741824}},
         "error": None,
         "user": None,
@@ -320,7 +323,7 @@ def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> No
     waits = unplanned_record(
         session_spec, session_spec.name, "PENDING", no_room=Unschedulable("no room for 1", {"cpu": 1})
     )
-    ended = ended_record({**running, "name": "done"}, "TERMINATED", "terminate_session was run", None, NOW, NOW)
+    ended = ended_record({**running, "name": "done"}, "TERMINATED", "on request", None, NOW, NOW)
     failed = session_record(plan({"agent1": 1}, name="broken"), "ERROR", error="agent1: no image")
     running = {**running, "ends_at": NOW + 5 * 3600 + 2}
     waits["queue_position"] = 2
@@ -328,7 +331,7 @@ def test_the_table_shows_sessions_newest_last_and_why_they_wait_or_ended() -> No
     sessions = [(waits, NOW + 7200), (running, NOW), (ended, NOW - 3600), (failed, NOW + 1), (never_seen, NOW + 7201)]
     assert session_table(sessions, NOW + 3 * 3600 + 1) == [
         "NAME       USER   MODE        SIZE  CPU/GPU  STATUS      AGENTS         AGE  ENDS",
-        "done       alice  Multi-node  4     4/0      TERMINATED  agent1,agent2  4h   -     terminate_session was run",
+        "done       alice  Multi-node  4     4/0      TERMINATED  agent1,agent2  4h   -     on request",
         "train-llm  alice  Multi-node  4     4/0      RUNNING     agent1,agent2  3h   2h",
         "broken     alice  -           1     1/0      ERROR       agent1         3h   -     agent1: no image",
         "lone-wolf  -      -           1     1/0      PENDING     -              1h   -     #2: no room for 1",
@@ -364,8 +367,12 @@ def test_the_table_counts_accelerators_of_all_containers() -> None:
 
 
 def test_what_a_stored_record_lacks_is_not_known() -> None:
-    record = {name: value for name, value in unplanned_record(None, "x", "PENDING").items() if name in KEYS[:12]}
-    completed = {**dict.fromkeys(KEYS), **record, "reason": "why", "host_keys": {}, "recorded": True}
+    record = {
+        name: value
+        for name, value in unplanned_record(None, "x", "PENDING").items()
+        if name in KEYS[:13] and name != "mounts"
+    }
+    completed = {**dict.fromkeys(KEYS), **record, "reason": "why", "host_keys": {}, "mounts": [], "recorded": True}
     assert complete_record({**record, "reason": "why"}) == completed
 
 

@@ -14,13 +14,11 @@ from tests.unit.builders import POOLS, spec
 FOLDER = {"source": "/mnt/data", "target": "/data"}
 KEY = "ssh-ed25519 AAAA"
 QUIET: dict[str, Any] = {"mounts": [FOLDER], "authorized_keys": [KEY]}
-ONE = "Resources are of one container: 1 × (cpu 1, mem 1g) = cpu 1, mem 1g in all."
 ALIKE = "Resources are of one container: 4 × (cpu 2, mem 8g) = cpu 8, mem 32g in all."
 ROLES = (
     "Resources are of one container: 1 × (cpu 2, mem 4g) + 3 × (cpu 8, mem 4g, cuda.device 1) = cpu 26, mem 16g,"
     " cuda.device 3 in all."
 )
-PLACE = "this manager"
 NO_GATEWAY = (
     "Nobody can log in: this manager has no gateway. Operators add a host to the group gateways, and provision all."
 )
@@ -28,18 +26,18 @@ SITE = Gateway("gateway.example.org", "", 443, 31001, 32000)
 WITH_DOMAIN = dataclasses.replace(SITE, domain="apps.example.org")
 
 
-def advice_at(*sites: Gateway, **changes: Any) -> list[str]:
+def advice_at(*sites: Gateway, by_manager: bool = True, **changes: Any) -> list[str]:
     """Return what is said where the inventory has these gateways."""
     addresses = tuple(f"192.0.2.{number}" for number, _site in enumerate(sites, 1))
-    return advise(spec(**changes), dataclasses.replace(POOLS, gateways=addresses, sites=sites), PLACE)
+    return advise(spec(**changes), dataclasses.replace(POOLS, gateways=addresses, sites=sites), by_manager=by_manager)
 
 
 @pytest.mark.parametrize(
     ("changes", "advice"),
     [
-        ({}, [ONE]),
-        ({"mounts": []}, [ONE, NO_FOLDER]),
-        ({"mounts": [{**FOLDER, "read_only": True}]}, [ONE, NO_FOLDER]),
+        ({}, []),
+        ({"mounts": []}, [NO_FOLDER]),
+        ({"mounts": [{**FOLDER, "read_only": True}]}, [NO_FOLDER]),
         ({"cluster_size": 4, "resources": {"cpu": 2, "mem": "8g"}}, [ALIKE]),
         (
             {
@@ -49,8 +47,8 @@ def advice_at(*sites: Gateway, **changes: Any) -> list[str]:
             },
             [ROLES, NO_FOLDER],
         ),
-        ({"authorized_keys": []}, [ONE, NO_KEYS]),
-        ({"authorized_keys": [], "command": "true"}, [ONE]),
+        ({"authorized_keys": []}, [NO_KEYS]),
+        ({"authorized_keys": [], "command": "true"}, []),
     ],
 )
 def test_user_learns_what_a_session_takes_and_keeps_and_who_gets_in(changes: dict[str, Any], advice: list[str]) -> None:
@@ -58,7 +56,7 @@ def test_user_learns_what_a_session_takes_and_keeps_and_who_gets_in(changes: dic
 
 
 def test_without_a_gateway_nobody_can_log_in_and_links_are_not_spoken_of() -> None:
-    assert advice_at(**{**QUIET, "authorized_keys": [], "apps": [{"name": "jupyter"}]}) == [ONE, NO_GATEWAY]
+    assert advice_at(**{**QUIET, "authorized_keys": [], "apps": [{"name": "jupyter"}]}) == [NO_GATEWAY]
 
 
 @pytest.mark.parametrize(
@@ -76,12 +74,19 @@ def test_without_a_gateway_nobody_can_log_in_and_links_are_not_spoken_of() -> No
 def test_user_learns_that_an_app_has_no_link_and_what_reaches_it(
     site: Gateway, app: dict[str, Any], linked: bool
 ) -> None:
-    sentence = (
-        f"{app['name']} has no link: none by path (links_by_path of a policy, path of an app), and none by host name,"
-        " because gateway_domain is not set or the names are too long. ssh -L 7681:localhost:7681 train-llm reaches it."
+    name, reached = app["name"], "ssh -L 7681:localhost:7681 train-llm reaches it"
+    of_inventory = (
+        f"{name} has no link: none by path (links_by_path of a policy, path of an app), and none by host name,"
+        f" because gateway_domain is not set or the names are too long. {reached}."
     )
-    assert advice_at(site, **QUIET, apps=[app]) == [ONE, *([] if linked else [sentence])]
+    of_manager = (
+        f"{name} has no link: operators set gateway_domain, or links_by_path of the policy (a long name has none"
+        f" either). On your own computer, {reached}: see backendai ssh-config --for-laptop."
+    )
+    for by_manager, sentence in ((False, of_inventory), (True, of_manager)):
+        asked = {**QUIET, "apps": [app]}
+        assert advice_at(site, by_manager=by_manager, **asked) == ([] if linked else [sentence])
 
 
 def test_one_gateway_with_links_is_enough() -> None:
-    assert advice_at(SITE, WITH_DOMAIN, **QUIET, apps=[{"name": "terminal", "path": "none"}]) == [ONE]
+    assert advice_at(SITE, WITH_DOMAIN, **QUIET, apps=[{"name": "terminal", "path": "none"}]) == []
