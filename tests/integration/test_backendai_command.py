@@ -197,9 +197,9 @@ def test_a_user_sees_what_may_be_had(sessions: Sessions) -> None:
 
 
 def test_a_user_learns_what_a_session_lacks_and_that_the_timer_does_not_run(sessions: Sessions) -> None:
-    made = backendai("alice", "create", "--name", sessions.name, *SMALL)
-    assert (made.code, "No folder in mounts can be written: " in made.errors) == (0, True), made
-    assert "Resources are of one container: 1 × (cpu 1, mem 128m) = cpu 1, mem 128m in all." in made.errors
+    made = backendai("alice", "create", "--name", sessions.name, *SMALL, "--size", "2")
+    assert (made.code, "No folder that can be written is among mounts: " in made.errors) == (0, True), made
+    assert "Resources are of one container: 2 × (cpu 1, mem 128m) = cpu 2, mem 256m in all." in made.errors
     # The lab has no timer: this is the note of one elsewhere.
     note = f"{HOME}/queue/.timer"
     run_on(MANAGER, f"echo elsewhere 60 > {note}; chown {ACCOUNT} {note}; touch --date '3 hours ago' {note}")

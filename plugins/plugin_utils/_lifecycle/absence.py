@@ -62,7 +62,7 @@ class Absences:
     def explain(self, agents: Iterable[str]) -> str:
         """Return since when agents have not answered, and what to do; empty without any."""
         phrases = [f"{name} does not answer{self._since(name)}" for name in agents]
-        remedy = "switch it on and connect it, or end the session with session_force=true"
+        remedy = "switch it on and connect it; only if it never comes back, end the session with session_force=true"
         return f"{', '.join(phrases)}: {remedy}" if phrases else ""
 
     def _since(self, name: str) -> str:

@@ -150,7 +150,9 @@ def render_agents(report: Mapping[str, Any]) -> list[str]:
         containers = "-" if agent["containers"] is None else str(agent["containers"])
         name, group = agent["name"], agent["resource_group"] or "-"
         where = [place or "-"] if located else []
-        rows.append((name, group, *where, agent["status"], containers, free or "-", agent["problem"]))
+        # Why an agent of which nothing is known cannot be used is not to be overlooked.
+        shown = (free, agent["problem"]) if free else (agent["problem"] or "-", "")
+        rows.append((name, group, *where, agent["status"], containers, *shown))
     return [
         *render_table(rows),
         *(line for group in report["groups"] for line in _group_lines(group)),

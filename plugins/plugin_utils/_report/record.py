@@ -147,7 +147,9 @@ def stranger_record(session_id: str, parts: Mapping[str, HeldSession]) -> dict[s
     """Return what agents say of a session that has no record here, for operators: it is nobody's."""
     first = next(iter(parts.values()))
     states = [(agent, name, state) for agent, part in parts.items() for name, state in part.containers.items()]
-    running = all(state.status == "running" for _agent, _name, state in states)
+    running = all(part.containers for part in parts.values()) and all(
+        state.status == "running" for _agent, _name, state in states
+    )
     pending = [part for part in parts.values() if not part.committed]
     status = "RUNNING" if running else "DEGRADED"
     if pending:

@@ -35,7 +35,8 @@ def session_table(sessions: Iterable[tuple[Mapping[str, Any], float]], now: floa
                 (record["cluster_mode"] or "-").capitalize() if size != 1 else "-",
                 str(size or "-"),
                 _format_processors(record),
-                record["status"],
+                # Of one without a record only its parts are known, not how many there should be.
+                f"{record['status']}{'' if record['recorded'] else '?'}",
                 agents,
                 format_duration(now - since),
                 format_duration(record["ends_at"] - now) if record["ends_at"] is not None else "-",

@@ -441,7 +441,7 @@ def test_running_session_whose_agents_are_away_is_degraded(lists: Lists, queue: 
     gone = {"hostvars": {name: {"__session_agent": {"unreachable": True, "msg": "no route"}} for name in AGENTS}}
     listed = lists(gone)
     (record,) = listed["sessions"]
-    remedy = "switch it on and connect it, or end the session with session_force=true"
+    remedy = "switch it on and connect it; only if it never comes back, end the session with session_force=true"
     assert (record["status"], record["error"]) == (
         "DEGRADED",
         f"agent1 does not answer, agent2 does not answer: {remedy}",
@@ -454,7 +454,7 @@ ENGINE_DEAD = {"agent": None, "error": "the container engine does not respond:\x
 GONE = {"unreachable": True, "msg": "no route"}
 NOT_THERE = result(agent_facts("agent1"))
 NO_ENGINE = "the container engine does not respond:\\x1b[2J restart it"
-REMEDY = "switch it on and connect it, or end the session with session_force=true"
+REMEDY = "switch it on and connect it; only if it never comes back, end the session with session_force=true"
 
 
 @pytest.mark.usefixtures("printed")

@@ -140,6 +140,24 @@ def test_the_list_has_the_columns_that_the_terminal_has_room_for(capsys: pytest.
     assert all({*fewer} <= {*more} for fewer, more in itertools.pairwise(seen))
 
 
+def test_a_degraded_session_names_the_containers_that_do_not_run() -> None:
+    states = ("running", "unknown", "exited", "exited", "dead")
+    kernels = [{"hostname": f"sub{at}", "agent": "agent1", "status": state} for at, state in enumerate(states)]
+    broken = record(1, ALICE, status="DEGRADED", kernels=kernels)
+    assert next(tables.explain(broken)) == (
+        "A part of it does not work: sub1 on agent1 is missing, sub2 on agent1 is exited, sub3 on agent1 is exited, and"
+        " 1 more"
+    )
+    told = "agent1 does not answer"
+    assert next(tables.explain({**broken, "error": told})) == f"A part of it does not work: {told}"
+    assert next(tables.explain({**broken, "kernels": []})) == "A part of it does not work: a container has failed"
+
+
+def test_of_a_session_without_a_record_the_status_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.session_table(tables.make_console(), [record(1, ALICE, recorded=False)], everybody=True)
+    assert "RUNNING?" in capsys.readouterr().out.splitlines()[1].split()
+
+
 def test_the_oldest_session_is_listed_first(capsys: pytest.CaptureFixture[str]) -> None:
     given = [record(1, ALICE, "new", created_at=30.0), record(2, ALICE, "old", created_at=10.0)]
     tables.session_table(tables.make_console(), [*given, record(3, ALICE, "mid", created_at=20.0)], everybody=False)

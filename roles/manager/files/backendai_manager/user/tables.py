@@ -16,6 +16,9 @@ from rich.text import Text
 from .text import age, clock, duration, part, printable, remaining, slot_name, slots, wrapped
 
 _PIPE_WIDTH = 10_000
+_NAMED = 3
+"""How many containers that do not run are named."""
+
 _GAP = 2
 """How many columns of a terminal are between two of a table."""
 
@@ -68,7 +71,9 @@ def _cells(record: Mapping[str, Any]) -> dict[str, str]:
     accelerators = sum(value for name, value in total.items() if name not in ("cpu", "mem", "shmem"))
     agents = dict.fromkeys(str(kernel.get("agent")) for kernel in record.get("kernels") or ())
     place = record.get("queue_position")
-    status = f"{record.get('status')}{f' ({place})' if place else ''}"
+    # Of a session without a record only its parts on agents are known, not how many there should be.
+    unsure = "?" if record.get("recorded") is False else ""
+    status = f"{record.get('status')}{unsure}{f' ({place})' if place else ''}"
     return {
         "NAME": str(record.get("name")),
         "USER": _owner(record),
@@ -175,7 +180,7 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
         yield from _life(record)
         yield from _storage(record.get("closed_storage"))
     elif status == "DEGRADED":
-        yield f"A part of it does not work: {record.get('error') or 'a container has failed'}"
+        yield f"A part of it does not work: {record.get('error') or _failed(record)}"
         yield f"backendai repair {name} repairs it."
         yield from _life(record)
         yield from _storage(record.get("closed_storage"))
@@ -186,6 +191,19 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
         if record.get("exit_code") is not None:
             yield f"Its command ended with {record['exit_code']}; backendai logs {name} shows what it printed."
         yield from _life(record)
+
+
+def _failed(record: Mapping[str, Any]) -> str:
+    """Return which containers of a session do not run."""
+    kernels = [kernel for kernel in record.get("kernels") or () if kernel.get("status") != "running"]
+    # An agent that answers and does not know a container has none.
+    states = [str(kernel.get("status")).replace("unknown", "missing") for kernel in kernels]
+    named = [
+        f"{kernel.get('hostname')} on {kernel.get('agent')} is {state}"
+        for kernel, state in zip(kernels, states, strict=True)
+    ]
+    more = f", and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"{', '.join(named[:_NAMED])}{more}" if named else "a container has failed"
 
 
 def _life(record: Mapping[str, Any]) -> Iterator[str]:

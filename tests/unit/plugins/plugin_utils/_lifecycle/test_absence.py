@@ -107,7 +107,7 @@ def test_no_clock_counts_more_than_the_runs(times: list[float]) -> None:
 
 
 def test_the_explanation_says_since_when_and_what_to_do() -> None:
-    remedy = "switch it on and connect it, or end the session with session_force=true"
+    remedy = "switch it on and connect it; only if it never comes back, end the session with session_force=true"
     assert tried(NOW).explain(AWAY) == f"agent2 does not answer since 2027-01-15 08:00 UTC: {remedy}"
     assert Absences().explain(AWAY) == f"agent2 does not answer: {remedy}"
     assert tried(NOW).explain([]) == ""

@@ -161,6 +161,6 @@ def test_the_table_has_a_line_for_each_agent_and_kind_of_container() -> None:
         "NAME    GROUP    STATUS       CONTAINERS  FREE",
         "agent1  default  ready        0           cpu 5/8, mem 16/16 GiB",
         "agent2  default  unusable     0           cpu 8/8, mem 16/16 GiB  agent_schedulable is false",
-        "agent3  -        unreachable  -           -                       no route to host",
+        "agent3  -        unreachable  -           no route to host",
         "Group default: 5 containers with cpu 1, mem 1g would start now, 5 of them on one agent.",
     ]

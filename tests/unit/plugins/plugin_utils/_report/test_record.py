@@ -144,6 +144,15 @@ def test_the_status_of_a_session_without_a_record_is_what_its_agents_say(changes
     assert stranger_record(SESSION_ID, {"agent1": held_session(plan(), "agent1", **changes)})["status"] == status
 
 
+def test_a_session_without_a_record_is_not_whole_where_an_agent_has_no_container_of_it() -> None:
+    parts = holders(plan({"agent1": 1, "agent2": 1}))
+    (whole,), (empty,) = parts["agent1"].sessions, parts["agent2"].sessions
+    record = stranger_record(SESSION_ID, {"agent1": whole, "agent2": dataclasses.replace(empty, states=())})
+    assert record["status"] == "DEGRADED"
+    listed = session_table([(stranger_record(SESSION_ID, {"agent1": whole}), NOW)], NOW)
+    assert listed[1].split() == ["train-llm", "(no", "record)", "-", "-", "-", "RUNNING?", "agent1", "0s", "-"]
+
+
 def test_the_record_of_a_session_over_two_agents() -> None:
     session_plan = plan({"agent1": 1, "agent2": 1})
     assert session_plan.network is not None
