@@ -16,6 +16,7 @@ from ...module_utils._model.session import MAX_LINES
 from ...module_utils._model.validation import ValidationErrors, integer, number_range, parse_session_id
 from .registries import parse_registries
 from .spec import TIMES, parse_time
+from .value_types import check_number
 
 # Minimum and maximum of each number.
 NUMBERS = {
@@ -106,7 +107,7 @@ def parse_run(problems: ValidationErrors, values: Mapping[str, Any], *, needs_se
     ``needs_session`` is whether the run needs the name or id of an existing session.
     """
     for option, (least, most) in NUMBERS.items():
-        integer(problems, f"session_{option}", values[option], least, most)
+        check_number(problems, f"session_{option}", values[option], least, most)
     if values["user_uid"] != NO_UID:
         integer(problems, "session_user_uid", values["user_uid"], 0, MAX_UID)
     # Only checked here: passwords are read again where images are pulled, and not kept elsewhere.

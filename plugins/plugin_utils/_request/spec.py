@@ -19,7 +19,6 @@ from ...module_utils._model.validation import (
     ValidationError,
     ValidationErrors,
     choice,
-    integer,
     parse_session_name,
     string,
 )
@@ -34,7 +33,7 @@ from .containers import (
 )
 from .mounts import parse_mounts
 from .roles import Role, build_default_roles, check_image_name, parse_roles
-from .value_types import decode_value
+from .value_types import check_number, decode_value
 
 MAX_CLUSTER_SIZE = 1024
 # Minimum and maximum of each number.
@@ -139,7 +138,7 @@ def parse_spec(problems: ValidationErrors, values: Mapping[str, Any]) -> Session
     if values["name"] is not None:
         parse_session_name(problems, "session_name", values["name"])
     for option, (least, most) in NUMBERS.items():
-        integer(problems, f"session_{option}", values[option], least, most)
+        check_number(problems, f"session_{option}", values[option], least, most)
     for option in TIMES:
         parse_time(problems, f"session_{option}", values[option])
     checked = {
@@ -185,7 +184,7 @@ def _parse_topology(problems: ValidationErrors, value: Any) -> str:
 def parse_time(problems: ValidationErrors, option: str, value: Any) -> None:
     """Add a problem unless a value is a time in seconds after which a session may end, or 0 for none."""
     if value != 0:
-        integer(problems, option, value, MIN_SECONDS, MAX_SECONDS)
+        check_number(problems, option, value, MIN_SECONDS, MAX_SECONDS)
 
 
 def _resolve_size(problems: ValidationErrors, requested: int, roles: Sequence[Role]) -> int:

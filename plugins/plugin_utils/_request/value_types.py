@@ -15,6 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._model.validation import ValidationErrors, integer
+
 TIME_OPTIONS = frozenset(
     f"session_{name}"
     for name in (
@@ -23,6 +25,15 @@ TIME_OPTIONS = frozenset(
     )
 )
 """The options that are times: of type text in the specification, and then in seconds."""
+
+
+def check_number(problems: ValidationErrors, option: str, value: Any, least: int, most: int) -> None:
+    """Add a problem unless a value is a whole number from ``least`` to ``most``; of a time, in words of times."""
+    if option not in TIME_OPTIONS:
+        integer(problems, option, value, least, most)
+    elif isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        problems.add_invalid(option, value, f"must be {least} to {most} seconds, or a time such as 90m, 12h or 7d")
+
 
 _BOOLEANS = ("true", "yes", "on", "1", "false", "no", "off", "0")
 _INTEGER = re.compile(r"-?\d{1,18}")
