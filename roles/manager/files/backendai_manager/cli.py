@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from .paths import Paths
 from .user.arguments import SHORT_HELP, parse_arguments
 from .user.service import Service
 from .user.ssh_files import SshFiles
+from .user.text import wrapped
 
 
 def main() -> int:
@@ -53,8 +55,11 @@ def run(words: Sequence[str], paths: Paths, home: Path, service: Service | None 
 
 
 def _complain(text: str) -> None:
-    shown = "\n".join("".join(char for char in line if char.isprintable()) for line in text.splitlines())
-    sys.stderr.write(f"backendai: {shown}\n")
+    lines = ["".join(char for char in line if char.isprintable()) for line in f"backendai: {text}".splitlines()]
+    width = max(map(len, lines))
+    with contextlib.suppress(OSError):
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or width
+    sys.stderr.writelines(f"{shown}\n" for line in lines for shown in wrapped(line, width))
 
 
 if __name__ == "__main__":

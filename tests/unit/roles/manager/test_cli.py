@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import itertools
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +159,30 @@ def test_a_degraded_session_names_the_containers_that_do_not_run() -> None:
 def test_of_a_session_without_a_record_the_status_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
     tables.session_table(tables.make_console(), [record(1, ALICE, recorded=False)], everybody=True)
     assert "RUNNING?" in capsys.readouterr().out.splitlines()[1].split()
+
+
+def test_lines_break_between_words_of_a_terminal(
+    run: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = tables.make_console()
+    console.width = 40
+    monkeypatch.setattr(tables, "make_console", lambda **_how: console)
+    link = f"https://g/s/train/jupyter/lab?token={'e' * 60}"
+    answer = done(token="e" * 60, links={"apps": [{"name": "jupyter", "url": "https://g/s/train/jupyter/lab"}]})
+    assert run("open", "train", answers=[answer]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == link
+    assert run("why", "train", answers=[done(record=record(1, ALICE, kernels=[], **WAITS))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["It waits, at place 3 of its resource", "  group: no room for 1 of 1 containers"]
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert run("shwo", "train", answers=[]) == 2
+        terminal.flush()
+        shown = os.read(master, 1000).decode().splitlines()
+    os.close(master)
+    assert shown == ["backendai: 'shwo' is not a verb; did you", "  mean show?"]
 
 
 def test_the_oldest_session_is_listed_first(capsys: pytest.CaptureFixture[str]) -> None:
