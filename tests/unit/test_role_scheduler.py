@@ -14,7 +14,8 @@ import pytest
 import yaml
 from ansible.template import trust_as_template
 
-from tests.unit.builders import ANSIBLE_PLAYBOOK, REPOSITORY
+from tests.integration.forked_ansible import run_forked
+from tests.unit.builders import REPOSITORY
 from tests.unit.rendering import templar
 
 ROLE = REPOSITORY / "roles/scheduler"
@@ -172,10 +173,10 @@ def warned(
         "tasks": [*tasks[:-1], {**tasks[-1], "ansible.builtin.import_tasks": path}],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([made]))
-    command = [*ANSIBLE_PLAYBOOK, "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")]
-    run = subprocess.run(command, check=False, capture_output=True, text=True, cwd=REPOSITORY)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return re.findall(r"WARNING: users of manager1 (.*?):", run.stdout)
+    command = ["ansible-playbook", "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")]
+    code, output = run_forked(command, tmp_path / "output", 120)
+    assert code == 0, output
+    return re.findall(r"WARNING: users of manager1 (.*?):", output)
 
 
 NOBODY, NO_LINKS = "cannot log in to their sessions, or open apps", "get no links to apps"

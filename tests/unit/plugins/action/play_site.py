@@ -30,8 +30,8 @@ PLAY: dict[str, Any] = {"hosts": "localhost", "gather_facts": False}
 
 TEAMS = pytest.mark.parametrize(
     "settings",
-    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True"}, {"ANSIBLE_STRATEGY": "free"}],
-    ids=["as usual", "any_errors_fatal", "strategy: free"],
+    [{}, {"ANSIBLE_ANY_ERRORS_FATAL": "True", "ANSIBLE_STRATEGY": "free"}],
+    ids=["as usual", "any_errors_fatal, strategy: free"],
 )
 """The settings that teams have in their ``ansible.cfg``."""
 
