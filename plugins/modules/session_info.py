@@ -166,10 +166,10 @@ sessions:
       elements: dict
       sample: [{name: jupyter, port: 8888, protocol: http}]
     mounts:
-      description: The folders of its agents that its containers see.
+      description: Where its containers see folders of their agents.
       type: list
       elements: dict
-      sample: [{source: /srv/data, target: /data, read_only: true}]
+      sample: [{target: /data, read_only: true}]
     pending:
       description: Why it waits; V(null) if it does not.
       type: dict

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +43,7 @@ Tell = Callable[[str, str, Answer | None], None]
 """Is told of a step that begins, then of the answer of each host to it, as it comes."""
 
 Meanwhile = Callable[[], object]
-"""Does in the main thread, while hosts work, what takes seconds at most: it looks at no clock of theirs."""
+"""Prepares something in the main thread while hosts work, in seconds at most: until then no answer is looked at."""
 
 
 class Asks(Protocol):
@@ -130,7 +131,9 @@ class AgentCalls:
                     calls[name] = self._begin(phase, name, options_of, seconds, step)
                 except (AnsibleError, TypeError, ValueError) as error:
                     answers[name] = self._answered(step, name, _failure(error))
-            meanwhile()
+            # It may lack what replies may take here, and whoever needs what it prepares does it again.
+            with contextlib.suppress(MemoryError):
+                meanwhile()
             answers |= self._collect(calls)
             # A host that sends without end leaves no memory for others: each of those is asked again by itself.
             for name in [name for name, answer in answers.items() if answer == _CROWDED]:

@@ -83,7 +83,7 @@ def _rows(parser: argparse.ArgumentParser, leave_out: Collection[str]) -> Iterat
 
 def _operand(action: argparse.Action) -> str:
     name = str(action.metavar or action.dest.upper())
-    return {"?": f"[{name}]", "*": f"[{name} …]"}.get(str(action.nargs), name)
+    return {"?": f"[{name}]", "*": f"[{name} …]", "+": f"{name} …"}.get(str(action.nargs), name)
 
 
 def updated(text: str, parser: argparse.ArgumentParser) -> str:

@@ -178,9 +178,10 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _share(slot: str, free: int, total: int) -> str:
-    """Return what is free of an amount, such as ``48/64 GiB``."""
-    some, whole = describe_slot(slot, free), describe_slot(slot, total)
-    return f"{some.removesuffix(' GiB') if whole.endswith(' GiB') else some}/{whole}"
+    """Return what is free of an amount, in the unit of that, such as ``48/64 GiB``."""
+    whole = describe_slot(slot, total)
+    some = f"{round(free / (1 << 30), 2):.10g}" if whole.endswith(" GiB") else describe_slot(slot, free)
+    return f"{some}/{whole}"
 
 
 def _models(gpus: Sequence[Mapping[str, Any]], slot: str) -> str:

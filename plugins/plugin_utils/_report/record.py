@@ -19,7 +19,7 @@ from ...module_utils._model.session import container_name
 from .._placement.place import Unschedulable
 from .._request.spec import SessionSpec
 
-_MOUNT_FIELDS = ("source", "target", "read_only")
+_MOUNT_FIELDS = ("target", "read_only")
 _KERNEL_FIELDS = ("id", "role", "index", "rank", "hostname", "agent", "address", "container")
 
 

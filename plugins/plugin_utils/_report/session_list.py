@@ -73,7 +73,7 @@ def list_sessions(
         (
             finished.get(session_id)
             or {
-                **_record(session, by_id[session_id], absences.explain(_absent(session.plan, attendance.away)), now),
+                **_record(session, by_id[session_id], _silent(session.plan, cluster, absences, attendance.away), now),
                 **_closed_storage(session.plan, cluster),
                 **_gpu_models(session.plan, cluster),
                 **_use(session),
@@ -154,6 +154,13 @@ def _due(agents: Collection[str]) -> list[str]:
 
 def _absent(plan: SessionPlan, away: Collection[str]) -> list[str]:
     return [agent for agent in plan.agents if agent in away]
+
+
+def _silent(plan: SessionPlan, cluster: ClusterState, absences: Absences, away: Collection[str]) -> str:
+    """Return why agents of a session say nothing of it: some cannot be used, others are away."""
+    unusable = [agent for agent in plan.agents if agent in cluster.unavailable and agent not in away]
+    reasons = [cluster.explain_unavailable(unusable), absences.explain(_absent(plan, away))]
+    return printable("; ".join(filter(None, reasons)))
 
 
 def _stage(entry: QueueEntry) -> dict[str, Any]:

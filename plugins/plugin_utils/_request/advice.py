@@ -22,8 +22,9 @@ NO_LINK = (
     " gateway_domain is not set or the names are too long. ssh -L {port}:localhost:{port} {session} reaches it."
 )
 NO_LINK_OF_MANAGER = (
-    "{app} has no link: operators set gateway_domain, or links_by_path of the policy (a long name has none either)."
-    " On your own computer, ssh -L {port}:localhost:{port} {session} reaches it: see backendai ssh-config --for-laptop."
+    "{app} has no link: operators set gateway_domain, or links_by_path of the policy; or a name is too long for one."
+    " On your own computer, ssh -L {port}:localhost:{port} {session} reaches it, with what backendai ssh-config prints"
+    " for it (--for-laptop --key FILE)."
 )
 NO_KEYS = "Nobody can log in over SSH: session_authorized_keys is empty."
 

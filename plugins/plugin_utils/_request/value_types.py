@@ -32,7 +32,9 @@ def check_number(problems: ValidationErrors, option: str, value: Any, least: int
     if option not in TIME_OPTIONS:
         integer(problems, option, value, least, most)
     elif isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        problems.add_invalid(option, value, f"must be {least} to {most} seconds, or a time such as 90m, 12h or 7d")
+        known = {"30s": 30, "90m": 5400, "12h": 43200, "7d": 604_800}
+        examples = ", ".join(text for text, seconds in known.items() if least <= seconds <= most)
+        problems.add_invalid(option, value, f"must be a time from {least} to {most} seconds, such as {examples}")
 
 
 _BOOLEANS = ("true", "yes", "on", "1", "false", "no", "off", "0")

@@ -22,7 +22,7 @@ _backendai() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             ;;
         show | why | logs | ssh | code | open | end | repair)
-            [[ $previous == "$verb" ]] || return
+            [[ $previous == "$verb" || $verb == end ]] || return
             # As the manager's timer has seen them: at once.
             mapfile -t COMPREPLY < <(compgen -W "$(backendai list --cached --names 2>/dev/null)" -- "$word")
             ;;

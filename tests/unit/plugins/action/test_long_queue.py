@@ -255,3 +255,5 @@ def test_a_run_parses_the_queue_once(
     else:
         site.queue()
     assert order[:4] == ["parsed", "parsed", "survey", "survey"]
+    # Its own entry, each time that the run has changed it.
+    assert order.count("parsed") == (4 if create else 2)

@@ -459,6 +459,25 @@ REMEDY = "switch it on and connect it; only if it never comes back, end the sess
 
 @pytest.mark.usefixtures("printed")
 @pytest.mark.parametrize(
+    ("agent2", "error"),
+    [
+        (ENGINE_DEAD, f"agent2: {NO_ENGINE}"),
+        (GONE, f"agent2 does not answer: {REMEDY}"),
+        (NOT_THERE, None),
+    ],
+    ids=["dead engine", "away", "without its containers"],
+)
+def test_a_session_of_which_an_agent_says_nothing_has_the_reason(
+    lists: Lists, recorded: Record, agent2: dict[str, Any], error: str | None
+) -> None:
+    recorded()
+    others = {"agent1": result(holders(MADE)["agent1"]), "agent2": agent2, "agent3": result(agent_facts("agent3"))}
+    (listed,) = lists({"hostvars": {name: {"__session_agent": each} for name, each in others.items()}})["sessions"]
+    assert (listed["status"], listed["error"]) == ("DEGRADED", error)
+
+
+@pytest.mark.usefixtures("printed")
+@pytest.mark.parametrize(
     ("agent1", "agent2", "error"),
     [
         (ENGINE_DEAD, ENGINE_DEAD, f"agent1, agent2: {NO_ENGINE}"),

@@ -191,7 +191,7 @@ def test_gateways_that_a_limit_hides_are_not_asked(issue: Issue) -> None:
         ({"path": "."}, "path: '.' must be a file, not a folder."),
         ({"path": "nowhere/token"}, "path: 'nowhere/token' must be in an existing, writable folder."),
         ({"path": None}, "session_token_path is required."),
-        ({"ttl": 1}, "ttl: 1 must be 60 to 2592000 seconds, or a time such as 90m, 12h or 7d."),
+        ({"ttl": 1}, "ttl: 1 must be a time from 60 to 2592000 seconds, such as 90m, 12h, 7d."),
         ({"name": None}, "session_name or session_id is required."),
         ({"id": "x"}, "id: 'x' must be the id of a session"),
     ],

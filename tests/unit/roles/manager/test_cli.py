@@ -161,6 +161,39 @@ def test_of_a_session_without_a_record_the_status_is_a_question(capsys: pytest.C
     assert "RUNNING?" in capsys.readouterr().out.splitlines()[1].split()
 
 
+def test_of_several_sessions_one_that_does_not_end_keeps_none_of_the_others(
+    run: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = done("there is no session b of yours.", "refused")
+    assert run("end", "a", "b", "c", answers=[done("a is TERMINATED."), gone, done("c is CANCELLED.")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "a is TERMINATED.\nc is CANCELLED.\n"
+    assert shown.err == "backendai: b is not ended: there is no session b of yours.\n"
+    assert run("end", "a", "b", answers=[done("a is TERMINATED."), done("b is TERMINATED.")]) == 0
+
+
+def test_a_new_session_says_how_it_is_used(run: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    apps = [
+        {"name": "jupyter", "url": "https://g/"},
+        {"name": "tcp", "url": None},
+        {"name": "terminal", "url": "https://t/"},
+    ]
+    access = [{"gateway": "gateway1", "ssh": None, "apps": apps}]
+    created = record(1, ALICE, kernels=[{"hostname": "main1", "agent": "agent1", "address": None}])
+    assert run("create", "--name", "train", answers=[done("train is RUNNING.", record=created, access=access)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "Log in with backendai ssh train; open jupyter (or terminal) with backendai open train jupyter;"
+        " end it with backendai end train."
+    )
+    assert [*tables.next_steps(created, [])] == ["Log in with backendai ssh train; end it with backendai end train."]
+
+
+def test_the_folders_of_a_session_are_shown() -> None:
+    mounts = [{"target": "/home/work/home", "read_only": False}, {"target": "/data", "read_only": True}]
+    shown = [*tables.describe_session(record(1, ALICE, mounts=mounts))]
+    assert "  folders         /home/work/home, /data (read only)" in shown
+
+
 def test_lines_break_between_words_of_a_terminal(
     run: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

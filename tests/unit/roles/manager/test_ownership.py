@@ -90,11 +90,13 @@ def test_a_name_means_the_session_that_lives_rather_than_one_that_is_to_be_remov
 
 def test_the_records_of_others_show_neither_what_they_wrote_nor_a_way_in() -> None:
     full = record(2, BOB, error="bad: hunter2", reason="hunter2", pending={"reason": "hunter2"}, network={"name": "x"})
+    full["mounts"] = [{"target": "/hunter2", "read_only": False}]
     shown = redact(full)
     assert set(shown) == set(full)
     assert "hunter2" not in str(shown)
-    assert {name: shown[name] for name in ("apps", "host_keys", "network", "error")} == {
+    assert {name: shown[name] for name in ("apps", "mounts", "host_keys", "network", "error")} == {
         "apps": [],
+        "mounts": [],
         "host_keys": None,
         "network": None,
         "error": None,

@@ -442,6 +442,14 @@ def test_the_address_of_a_session_is_that_of_its_gateway_now(host: ManagerHost) 
     assert host.ask(CAROL, "access", session="train").data["record"]["own"] is False
 
 
+@pytest.mark.parametrize("state", ["PENDING", "CREATING"])
+def test_apps_of_a_session_that_has_not_begun_are_not_asked_for(host: ManagerHost, state: str) -> None:
+    host.keep(1, ALICE, state=state)
+    result = host.ask(ALICE, "token", session="train")
+    assert (result.status, result.message) == ("failed", f"train is {state}; its apps can be opened once it runs.")
+    assert host.runs.made == []
+
+
 def test_without_a_gateway_a_sentence_says_so(host: ManagerHost) -> None:
     host.keep(1, ALICE)
     reason = "gateway_group: 'gateways' has no hosts; a token is signed by a gateway."

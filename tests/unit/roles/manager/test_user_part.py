@@ -106,8 +106,8 @@ def test_verbose_is_taken_on_both_sides_of_the_verb(words: list[str]) -> None:
         (["end", "a", "--now"], "'--now' is not a word of end"),
         (["create", "--size", "two"], "argument --size: invalid int value: 'two'; see backendai create --help."),
         *(
-            (["create", "--gpu", gpus], f"argument --gpu: {gpus!r} must be a whole number, zero or more; see ")
-            for gpus in ("-1", "1.5", "")
+            (["create", "--gpu", gpus], f"argument --gpu: {gpus!r} must be a whole number, zero or more; {more} ")
+            for gpus, more in (("-1", "see"), ("1.5", "see"), ("", "see"), ("many", "a model"), ("RTX 4090", "a model"))
         ),
         *(
             (
@@ -116,6 +116,7 @@ def test_verbose_is_taken_on_both_sides_of_the_verb(words: list[str]) -> None:
             )
             for gpus, flags in (
                 ("H100:4:80g", """--gpu 4 --set gpu='{"model": "H100", "memory": "80g"}'"""),
+                ("4 A100-SXM4-80GB 80GB", """--gpu 4 --set gpu='{"model": "A100-SXM4-80GB", "memory": "80g"}'"""),
                 ("B200", """--gpu 1 --set gpu='{"model": "B200"}'"""),
             )
         ),

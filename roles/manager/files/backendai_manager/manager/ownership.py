@@ -140,5 +140,5 @@ def visible_records(records: Iterable[Mapping[str, Any]], caller: Caller, *, eve
 def redact(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of somebody else's session, with all of its fields, and those empty that are not to be seen."""
     kernels = [{name: kernel.get(name) for name in _SHOWN_OF_KERNELS} for kernel in record.get("kernels") or ()]
-    empty = {"kernels": kernels, "apps": []}
+    empty = {"kernels": kernels, "apps": [], "mounts": []}
     return {name: record[name] if name in _SHOWN else empty.get(name) for name in record}

@@ -95,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     end = verbs.add_parser("end", help="end sessions, or cancel those that wait")
     end.add_argument("sessions", metavar="NAME", nargs="+")
-    end.add_argument("--yes", action="store_true", help="without asking, also if it is older than an hour")
+    end.add_argument("--yes", action="store_true", help="without asking, also if one is older than an hour")
     end.add_argument("--force", action="store_true", help="at once, also if some of its agents do not answer")
     repair = verbs.add_parser("repair", help="repair a session")
     repair.add_argument("session", metavar="NAME")
@@ -112,14 +112,17 @@ def _seconds(text: str) -> int:
 
 
 def _gpus(text: str) -> int:
-    """Return a number of GPUs; who names a model learns how that is done."""
+    """Return a number of GPUs; who names a model, as in ``H100:4:80g``, learns how that is done."""
     words = re.findall(r"[A-Za-z0-9-]+", text[:80])
-    model = next((word for word in words if re.match(r"[A-Za-z]", word)), "")
+    memory = next((word for word in words if re.fullmatch(r"\d+[gG][bB]?", word)), "")
+    models = (word for word in words if re.search(r"[A-Za-z]", word) and re.search(r"\d", word) and word != memory)
+    model = next(models, "")
     if not model:
-        return _judge(parse_gpus, text)
-    count = next((word for word in words if word.isdecimal()), "1")
-    memory = next((word for word in words if re.fullmatch(r"\d+[gG]", word)), "")
-    asked = json.dumps({"model": model, **({"memory": memory.lower()} if memory else {})})
+        example = """; a model is asked for by --gpu 1 --set gpu='{"model": "H100"}'"""
+        return _judge(parse_gpus, text, example if re.search(r"[A-Za-z]", text) else "")
+    count = next((word for word in words if re.fullmatch(r"\d{1,2}", word)), "1")
+    size = f"{memory.lower().removesuffix('b')}" if memory else ""
+    asked = json.dumps({"model": model, **({"memory": size} if size else {})})
     return _judge(parse_gpus, text, f"; with a model it is --gpu {count} --set gpu='{asked}'")
 
 

@@ -52,7 +52,7 @@ def session_table(
     always = ["NAME", *(["USER"] if everybody else []), "STATUS", "SIZE"]
     headings = [*always, "CPU/GPU", "AGE", *ages, "MODE", "GPU", "AGENTS"]
     cells = [_cells(record) for record in sorted(records, key=lambda record: record.get("created_at") or 0.0)]
-    shown, room = {*always}, console.width - sum(_width(cells, heading) for heading in always)
+    shown, room = {*always}, console.width + _GAP - sum(_width(cells, heading) for heading in always)
     for heading in ("CPU/GPU", "AGE", *ages, "MODE", "AGENTS", "GPU"):
         room -= _width(cells, heading)
         if room < 0:
@@ -196,7 +196,7 @@ def explain(record: Mapping[str, Any]) -> Iterator[str]:
 def _failed(record: Mapping[str, Any]) -> str:
     """Return which containers of a session do not run."""
     kernels = [kernel for kernel in record.get("kernels") or () if kernel.get("status") != "running"]
-    # An agent that answers and does not know a container has none.
+    # Of agents that say nothing there is an error. One that answers and does not know a container has none.
     states = [str(kernel.get("status")).replace("unknown", "missing") for kernel in kernels]
     named = [
         f"{kernel.get('hostname')} on {kernel.get('agent')} is {state}"

@@ -75,8 +75,14 @@ def wrapped(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    rest = {"subsequent_indent": f"{indent}  ", "break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(line.lstrip(), width, initial_indent=indent, **rest)
+    return textwrap.wrap(
+        line.lstrip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def slot_name(slot: str) -> str:

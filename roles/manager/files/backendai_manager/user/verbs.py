@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..errors import CommandError, RefusedError
+from ..errors import CancelledError, CommandError, RefusedError
 from ..options import TEMPLATE, build_schema, load_options
 from ..paths import Paths
 from ..protocol import MAX_SECONDS, Result
@@ -351,8 +351,21 @@ def _add_token(url: str, token: str) -> str:
 
 
 def end(invocation: Invocation) -> int:
-    """End sessions, one after the other, until one does not end."""
-    return max(_end(invocation, session) for session in invocation.options.sessions)
+    """End sessions, one after the other; of several, one that does not end keeps none of the others."""
+    first, *others = invocation.options.sessions
+    if not others:
+        return _end(invocation, first)
+    problems = []
+    for session in (first, *others):
+        try:
+            _end(invocation, session)
+        except CancelledError:
+            raise
+        except CommandError as error:
+            problems.append(f"{session} is not ended: {error}")
+    if problems:
+        raise CommandError("\n".join(problems))
+    return 0
 
 
 def _end(invocation: Invocation, session: str) -> int:

@@ -147,7 +147,7 @@ def test_memory_is_shown_for_people() -> None:
     of_a_host = 24_159_804 << 10
     agents = [agent_facts("agent1", 8, of_a_host, allocated={"mem": of_a_host - (42 << 20)})]
     (_head, line, *_groups) = render_agents(report(*agents))
-    assert "mem 42 MiB/23.04 GiB" in line
+    assert "mem 0.04/23.04 GiB" in line
 
 
 def test_a_group_without_agents_in_service_starts_nothing() -> None:

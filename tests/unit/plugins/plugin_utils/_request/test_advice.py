@@ -80,8 +80,9 @@ def test_user_learns_that_an_app_has_no_link_and_what_reaches_it(
         f" because gateway_domain is not set or the names are too long. {reached}."
     )
     of_manager = (
-        f"{name} has no link: operators set gateway_domain, or links_by_path of the policy (a long name has none"
-        f" either). On your own computer, {reached}: see backendai ssh-config --for-laptop."
+        f"{name} has no link: operators set gateway_domain, or links_by_path of the policy; or a name is too long for"
+        f" one. On your own computer, {reached}, with what backendai ssh-config prints for it"
+        " (--for-laptop --key FILE)."
     )
     for by_manager, sentence in ((False, of_inventory), (True, of_manager)):
         asked = {**QUIET, "apps": [app]}

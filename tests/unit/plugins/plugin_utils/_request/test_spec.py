@@ -225,7 +225,7 @@ def test_a_malformed_name_is_rejected_with_the_rule(name: str) -> None:
         ({"cluster_size": True}, "session_cluster_size: True must be a whole number."),
         ({"cluster_size": [4]}, "session_cluster_size: [4] must be a whole number."),
         ({"cluster_size": None}, "session_cluster_size is required."),
-        ({"stop_grace": 301}, "session_stop_grace: 301 must be 0 to 300 seconds, or a time such as 90m, 12h or 7d."),
+        ({"stop_grace": 301}, "session_stop_grace: 301 must be a time from 0 to 300 seconds, such as 30s."),
         (
             {"stop_grace": 61, "claim_ttl": 60},
             (
@@ -414,7 +414,7 @@ def test_the_environment_may_choose_the_port_of_the_master() -> None:
 
 @pytest.mark.parametrize("option", ["max_lifetime", "idle_timeout", "max_lifetime_limit", "idle_timeout_limit"])
 def test_times_are_at_least_a_minute(option: str) -> None:
-    rule = "must be 60 to 2147483648 seconds, or a time such as 90m, 12h or 7d."
+    rule = "must be a time from 60 to 2147483648 seconds, such as 90m, 12h, 7d."
     assert refusal(**{option: 59}) == f"session_{option}: 59 {rule}"
 
 
