@@ -16,6 +16,7 @@ from ..plugin_utils._report.logs import empty_logs_report, read_logs, render_log
 from ..plugin_utils._report.verification import SessionNotFoundError, select_parts
 from ..plugin_utils._request.run_options import RunOptions
 from ..plugin_utils.agent_calls import Asks
+from ..plugin_utils.host_link import show_lines_at_once
 from ..plugin_utils.look_action import SESSION, LookAction, read_parts
 from ..plugin_utils.run_request import selected_id
 
@@ -40,6 +41,9 @@ VARIABLES = {
 
 SECONDS, FOLLOW_SECONDS = 300, 60
 """The time limit of an agent that reads logs, and of one that reads what is new: the others wait for it."""
+
+
+show_lines_at_once()
 
 
 class ActionModule(LookAction):

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import re
 import secrets
 import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -89,6 +91,15 @@ def forks() -> int:
 def strategy_of(task: Task) -> str:
     """Return the name of the strategy by which the play of a task runs: its own, or else that of the configuration."""
     return str(task.get_play().strategy)
+
+
+def show_lines_at_once() -> None:
+    """Let the run write each line that a task displays, also to a file or a pipe: Ansible leaves that to the end.
+
+    To be called while an action is imported: the process of the run does so before it starts the one of the task.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of this process, with these settings."""
+    """Return the environment of this process, with these settings, and without what containers set for Python."""
+    users = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     settings = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
-    return {**os.environ, **settings, "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
+    return {**users, **settings, "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}

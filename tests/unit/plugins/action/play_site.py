@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -132,7 +134,12 @@ class PlaySite:
                 line, cwd=ROOT, env=environment({}), start_new_session=True, stdout=shown, stderr=shown
             ) as run,
         ):
-            yield run
+            try:
+                yield run
+            except BaseException:
+                # Nothing has interrupted it, and it might never end.
+                os.killpg(run.pid, signal.SIGKILL)
+                raise
 
     def hold(self, host: str, facts: AgentFacts) -> None:
         """Let an agent answer surveys with these facts."""
