@@ -270,8 +270,11 @@ def test_a_note_that_cannot_be_written_is_a_warning_and_the_pass_has_its_result(
 
 
 def test_a_pass_that_fails_is_not_noted(make_site: MakeSite, queue: QueueStore) -> None:
+    def interrupt(_asked: Asked) -> None:
+        raise InterruptionError("interrupted")
+
     site = make_site()
-    site.fault = lambda _asked: (_ for _ in ()).throw(InterruptionError("interrupted"))
+    site.fault = interrupt
     with pytest.raises(InterruptionError):
         site.queue(variables={"__session_timer_interval": 60.0})
     assert not (queue.path / TIMER_FILE).exists()

@@ -48,14 +48,16 @@ class Answers(Service):
         return self.results.pop(0)
 
 
-def created(number: int = 1, name: str = "train", link: Any = LINK, **fields: Any) -> Result:
-    """Return the answer to create: a session that runs, or one that waits and has no address."""
+def created(number: int = 1, name: str = "train", link: Any = None, **fields: Any) -> Result:
+    """Return the answer to create: a session that runs, and how the gateway leads to it."""
     made = record(number, ALICE, name, **{"host_keys": {"main1": KEY}, **fields})
-    return Result("done", f"{name} is {made['status']}.", {"record": made, "access": [link] if link else []})
+    access = [link or LINK] if made["kernels"] else []
+    return Result("done", f"{name} is {made['status']}.", {"record": made, "access": access})
 
 
 def waiting(number: int = 1) -> Result:
-    return created(number, link=None, status="PENDING", host_keys={}, kernels=[])
+    """Return the answer to create for a session that waits and has no address."""
+    return created(number, status="PENDING", host_keys={}, kernels=[])
 
 
 def addressed(port: int = 31000, host: str = "gw", key: str = KEY, **fields: Any) -> Result:
@@ -658,7 +660,7 @@ def test_ssh_itself_logs_in_by_the_configuration(
     monkeypatch.setattr(ssh_config, "COMMAND", str(program))
     create(home, created(link={**LINK, "ssh": {"host": "127.0.0.1", "port": gateway.getsockname()[1]}}))
     words = ["ssh", "-F", str(home / ".ssh/backendai_config"), "train", "true"]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process, gateway:
+    with gateway, subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         with gateway.accept()[0] as link:
             assert link.recv(100).startswith(b"SSH-2.0-OpenSSH")
         process.communicate(timeout=20)
