@@ -77,9 +77,12 @@ def test_a_library_of_pip_beside_the_sdk_is_named_where_that_is_needed(tmp_path:
     place = run_on(OLD, "python3 -c \"import sys; print('/usr/local/lib/python%d.%d' % sys.version_info[:2])\"").strip()
     folder = f"{place}/dist-packages"
     with Sessions(tmp_path) as sessions:
+        # The agent looks at the image by the SDK, once.
+        assert sessions.create(**SMALL, designated_agents=[OLD]).record["status"] == "RUNNING"
         try:
             write(OLD, f"{folder}/requests/__init__.py", "raise ImportError('no DEFAULT_CIPHERS in urllib3')")
-            assert sessions.create(**SMALL, designated_agents=[OLD]).record["status"] == "RUNNING"
+            started = sessions.create(**SMALL, name=f"{sessions.name}-second", designated_agents=[OLD])
+            assert started.record["status"] == "RUNNING"
             absent = {"name": f"{sessions.name}-absent", "image": "nowhere.invalid/lab/absent:1"}
             run = sessions.create(**{**SMALL, **absent}, designated_agents=[OLD])
         finally:

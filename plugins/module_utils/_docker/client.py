@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,9 +16,7 @@ from typing import Any
 from .._model.errors import ClusterError
 from .api_version import OLDEST, agree
 from .light_client import EngineSilentError, LightClient, newest_version
-from .sdk import docker
-
-REMEDY = "run backendai.cluster.provision_agents on this host"
+from .sdk import REMEDY, SdkUnavailableError, clash, docker
 
 
 class DockerUnavailableError(ClusterError):
@@ -70,45 +67,8 @@ def _too_old(docker_host: str, newest: str) -> DockerUnavailableError:
     )
 
 
-# The interpreter of distributions: their package of the SDK is for no other one.
-_PYTHON = "/usr/bin/python3"
-
-
-def _sdk_remedy(interpreter: str) -> str:
-    """Return how an interpreter gets the SDK, or another one that has it is used."""
-    if os.path.realpath(interpreter) == os.path.realpath(_PYTHON):
-        return f"install python3-docker, or {REMEDY}"
-    return (
-        f"set ansible_python_interpreter to {_PYTHON}, which python3-docker is for, or install the package docker for"
-        f" {interpreter}"
-    )
-
-
-# What the SDK sends its requests with. Not each of its versions works with each of theirs.
-_LIBRARIES = ("docker", "requests", "urllib3")
-
-
-def _libraries() -> str:
-    """Return the versions and places of the SDK and its libraries, as this interpreter finds them."""
-    # Imported only here, as its import takes milliseconds.
-    import importlib.metadata
-
-    found = []
-    for name in _LIBRARIES:
-        with contextlib.suppress(ImportError, ValueError):
-            spec = importlib.util.find_spec(name)
-            place = os.path.dirname(os.path.dirname(spec.origin or "")) if spec else ""
-            found.append(f"{name} {importlib.metadata.version(name)} in {place}")
-    return ", ".join(found)
-
-
-def _clash(docker_host: str, error: Exception) -> DockerUnavailableError:
-    return DockerUnavailableError(
-        f"the Docker SDK for Python does not work with the libraries that {sys.executable} has ({error}), so the engine"
-        f" at {docker_host} cannot be used; there are {_libraries()}: remove what pip has installed beside the"
-        " packages of the distribution (pip uninstall), or set ansible_python_interpreter to a Python whose docker,"
-        " requests and urllib3 fit together."
-    )
+def _unusable(docker_host: str, problem: object) -> DockerUnavailableError:
+    return DockerUnavailableError(f"the Docker engine at {docker_host} cannot be used: {problem}")
 
 
 def _answers(docker_host: str, timeout: int) -> bool:
@@ -151,16 +111,11 @@ def _make_sdk(docker_host: str, version: str, timeout: int) -> docker.APIClient:
 
 def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
     """Return a client of the SDK, which has connected once."""
-    # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:
         sdk_version = docker.__version__
-    except Exception as error:
-        if importlib.util.find_spec("docker"):
-            raise _clash(docker_host, error) from error
-        raise DockerUnavailableError(
-            f"the Docker SDK for Python cannot be imported by {sys.executable} ({error}), so the engine at"
-            f" {docker_host} cannot be used: {_sdk_remedy(sys.executable)}."
-        ) from error
+    except SdkUnavailableError as error:
+        raise _unusable(docker_host, error) from error
+    # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:
         client: Any = _make_sdk(docker_host, OLDEST, timeout)
         answer = client.get(client._url("/_ping", versioned_api=False), timeout=timeout)
@@ -169,7 +124,7 @@ def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
         version = agree(newest)
     except Exception as error:
         if _answers(docker_host, timeout):
-            raise _clash(docker_host, error) from error
+            raise _unusable(docker_host, clash(error)) from error
         raise DockerUnavailableError(
             f"the Docker engine at {docker_host} does not answer the Docker SDK for Python"
             f" {sdk_version} ({error}): start docker on this host, or {REMEDY}."

@@ -10,6 +10,7 @@ The import of the SDK takes 0.1 s of CPU, a third of a request to an agent, and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import socket
@@ -62,11 +63,16 @@ class EngineSilentError(ClusterError, OSError):
 
 
 class _RefusedError(ValueError):
-    """The engine did not answer as expected."""
+    """The engine has answered with another status than one of success."""
 
+    def __init__(self, status: bytes, message: str) -> None:
+        super().__init__(message)
+        self._status = status
 
-class _FailedError(Exception):
-    """The engine has failed at a change, with a message: asked again, it might make it twice."""
+    def as_of_sdk(self) -> Exception:
+        """Return the SDK's error; with its stand-in, where the SDK cannot be imported, nothing else differs."""
+        kind = docker.errors.NotFound if self._status == b"404" else docker.errors.APIError
+        return kind(f"the engine has answered with status {self._status.decode()}", explanation=str(self))
 
 
 def newest_version(path: str, seconds: float) -> str:
@@ -74,20 +80,20 @@ def newest_version(path: str, seconds: float) -> str:
 
     Raises :class:`OSError`, such as :class:`EngineSilentError`, or :class:`ValueError`.
     """
-    head, _body = _exchange(path, seconds, "GET /_ping HTTP/1.0", None)
-    _check_status(head, b"200")
+    head, body = _exchange(path, seconds, "GET /_ping HTTP/1.0", None)
+    _check_status(head, body, b"200")
     found = re.search(rb"(?i)\r\napi-version: *(\S+)", head)
     version = found[1].decode(errors="replace") if found else ""
     if not is_version(version):
-        raise _RefusedError(f"the engine names the version of its API as {version!r}")
+        raise ValueError(f"the engine names the version of its API as {version!r}")
     return version
 
 
 class LightClient:
     """The methods of ``docker.APIClient``, over the engine's socket at ``path``; ``sdk`` returns a client of the SDK.
 
-    All calls name ``api_version``. What fails is asked again through the SDK, for its errors, but for what the engine
-    has not answered, or has failed to change. ``seconds`` limits each part of an answer.
+    All calls name ``api_version``, and what the engine refuses raises the SDK's errors. Only where the engine cannot be
+    reached, or its answer is not understood, the SDK asks again. ``seconds`` limits each part of an answer.
     """
 
     def __init__(self, path: str, api_version: str, sdk: Callable[[], docker.APIClient], seconds: float) -> None:
@@ -129,10 +135,8 @@ class LightClient:
 
     def exec_start(self, execution: str, socket: bool) -> Any:
         """Start a prepared command and return the connection with its output."""
-        try:
-            return self._start(f"/exec/{_quote(execution)}/start")
-        except _RefusedError:
-            return self._sdk.exec_start(execution, socket=socket)
+        path = f"/exec/{_quote(execution)}/start"
+        return self._or_by_sdk("exec_start", lambda: self._start(path), execution, socket=socket)
 
     def tag(self, image: str, repository: str, tag: str | None = None) -> bool:
         """Give an image a name; the SDK would send what the engine's API no longer has."""
@@ -161,8 +165,8 @@ class LightClient:
             return ask()
         except EngineSilentError:
             raise
-        except _FailedError as error:
-            raise docker.errors.APIError("the engine has failed", explanation=str(error)) from error
+        except _RefusedError as error:
+            raise error.as_of_sdk() from error
         except (OSError, ValueError):
             result: T = getattr(self._sdk, name)(*values, **keywords)
             return result
@@ -184,9 +188,7 @@ class LightClient:
         # With HTTP/1.0 the answer has no parts, and ends with the connection.
         line = f"{method} /v{self.api_version}{target} HTTP/1.0"
         head, body = _exchange(self._path, self._seconds, line, data)
-        if method != "GET" and head.split()[1:2] >= [b"500"]:
-            raise _FailedError(_message_in(body))
-        _check_status(head, b"200", b"201", b"204", b"304")
+        _check_status(head, body, b"200", b"201", b"204", b"304")
         return body
 
     def _start(self, target: str) -> socket.socket:
@@ -195,11 +197,11 @@ class LightClient:
         with _in_time(self._path, self._seconds, line):
             connection = _send(self._path, self._seconds, line, {"Detach": False, "Tty": False}, _UPGRADE)
             try:
-                # Without a buffer, nothing of the output is read.
+                # Without a buffer, nothing of the output that follows the head is read.
                 with connection.makefile("rb", buffering=0) as stream:
-                    _check_status(stream.readline(), b"101", b"200")
-                    while stream.readline().strip():
-                        pass
+                    head = b"".join(itertools.takewhile(lambda line: line != b"\r\n", stream))
+                    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+                    _check_status(head, stream.read(int(length[1])) if length else b"", b"101", b"200")
             except BaseException:
                 connection.close()
                 raise
@@ -258,7 +260,11 @@ def _parameter(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _check_status(head: bytes, *expected: bytes) -> None:
-    """Raise :class:`_RefusedError` unless the first line of an answer has an expected status."""
-    if head.split()[1:2] not in [[status] for status in expected]:
-        raise _RefusedError(f"the engine answers {head[:100]!r}")
+def _check_status(head: bytes, body: bytes, *expected: bytes) -> None:
+    """Raise an error unless an answer has an expected status: :class:`_RefusedError` if it has another one."""
+    status = head[:20].split()[1:2]
+    if status and status[0] in expected:
+        return
+    if not status or not status[0].isdigit():
+        raise ValueError(f"the engine answers {head[:100]!r}")
+    raise _RefusedError(status[0], _message_in(body))

@@ -51,8 +51,8 @@ def test_missing_sdk_error_names_the_interpreter_and_what_helps(
     with pytest.raises(DockerUnavailableError) as raised:
         connect("unix:///run/docker.sock")
     assert str(raised.value) == (
-        f"the Docker SDK for Python cannot be imported by {interpreter} (import of docker halted; None in"
-        f" sys.modules), so the engine at unix:///run/docker.sock cannot be used: {remedy}"
+        "the Docker engine at unix:///run/docker.sock cannot be used: the Docker SDK for Python cannot be imported by"
+        f" {interpreter} (import of docker halted; None in sys.modules): {remedy}"
     )
 
 
@@ -84,8 +84,10 @@ def test_an_sdk_that_does_not_work_with_its_libraries_is_said_with_their_version
         client.volumes()
     place = Path(requests.__file__).parent.parent
     message = str(raised.value)
-    assert message.startswith("the Docker SDK for Python does not work with the libraries that")
-    assert f"(Not supported URL scheme http+docker), so the engine at {engine.url} cannot be used" in message
+    assert message.startswith(
+        f"the Docker engine at {engine.url} cannot be used: the Docker SDK for Python does not work with the libraries"
+    )
+    assert "(Not supported URL scheme http+docker); there are " in message
     assert f"requests {requests.__version__} in {place}, urllib3 " in message
     assert "remove what pip has installed" in message
 

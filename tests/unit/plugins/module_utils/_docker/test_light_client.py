@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import urllib.parse
@@ -140,6 +141,52 @@ def test_program_that_reads_and_runs_commands_does_not_import_the_sdk(server: En
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert run.stdout == "main1 False\n"
+
+
+_REFUSALS = f"""
+import sys
+sys.path.insert(0, ".venv/collections")
+from {PACKAGE}.client import connect
+from {PACKAGE}.sdk import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import sentence
+
+client = connect(sys.argv[1])
+calls = [lambda: client.exec_create("gone", ["true"]), lambda: client.exec_start("gone", socket=True)]
+calls += [lambda: client.inspect_container("gone"), lambda: client.start("broken"), lambda: client.exec_inspect("e")]
+calls += [lambda: docker.utils]
+for call in calls:
+    try:
+        call()
+    except docker.errors.NotFound as error:
+        print("absent", sentence(error))
+    except docker.errors.APIError as error:
+        print("failed", sentence(error))
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("problem", ["ImportError('no DEFAULT_CIPHERS')", "AttributeError('no X509_V_FLAG')"])
+def test_what_is_refused_without_the_sdk_is_told_from_its_absence(
+    server: EngineServer, tmp_path: Path, problem: str
+) -> None:
+    (tmp_path / "requests.py").write_text(f"raise {problem}")
+    run = subprocess.run(
+        [sys.executable, "-c", _REFUSALS, server.url],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert run.stdout.splitlines() == [
+        "absent the Docker engine failed: no gone.",
+        "absent the Docker engine failed: no gone.",
+        "absent the Docker engine failed: no gone.",
+        "failed the Docker engine failed: no broken.",
+        "DockerUnavailableError",
+        "SdkUnavailableError",
+    ]
 
 
 @pytest.mark.parametrize(("name", "error"), [("gone", docker.errors.NotFound), ("broken", docker.errors.APIError)])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import docker
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.sdk import SdkUnavailableError, docker
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError, reason
 from tests.unit.builders import REPOSITORY
 
@@ -22,7 +22,7 @@ def test_reconciliation_does_not_import_the_sdk() -> None:
 
 def test_missing_sdk_raises_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(ImportError):
+    with pytest.raises(SdkUnavailableError, match="the Docker SDK for Python cannot be imported by"):
         docker.APIClient()
     monkeypatch.undo()
     assert issubclass(docker.errors.NotFound, docker.errors.APIError)
