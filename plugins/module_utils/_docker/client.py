@@ -25,6 +25,9 @@ class DockerUnavailableError(ClusterError):
 
 _UNIX = "unix://"
 
+PING_SECONDS = 20
+"""How long an engine may take for the first, smallest answer: for that it waits for none of its own parts."""
+
 
 def refuse_rootless(docker_host: str, info: Mapping[str, Any]) -> None:
     """Raise :class:`DockerUnavailableError` for an engine without root, from its system information."""
@@ -39,14 +42,14 @@ def refuse_rootless(docker_host: str, info: Mapping[str, Any]) -> None:
 def connect(docker_host: str, timeout: int = 60) -> docker.APIClient:
     """Return a client whose calls name the newest version of the API that the engine and this collection know.
 
-    Raises DockerUnavailableError if python3-docker is missing, the engine does not respond within ``timeout`` seconds,
-    or is older than any that this collection knows.
+    ``timeout`` limits each of its calls, in seconds. Raises DockerUnavailableError if python3-docker is missing, the
+    engine does not answer within ``PING_SECONDS``, or is older than any that this collection knows.
     """
     if not docker_host.startswith(_UNIX) or importlib.util.find_spec("docker") is None:
         return _connect_sdk(docker_host, timeout)
     path = docker_host[len(_UNIX) :]
     try:
-        newest = newest_version(path, timeout)
+        newest = newest_version(path, min(timeout, PING_SECONDS))
     except EngineSilentError as error:
         raise DockerUnavailableError(str(error)) from error
     except (OSError, ValueError):
@@ -118,12 +121,12 @@ def _connect_sdk(docker_host: str, timeout: int) -> docker.APIClient:
     # Any exception: the errors differ between versions of the SDK, requests and urllib3.
     try:
         client: Any = _make_sdk(docker_host, OLDEST, timeout)
-        answer = client.get(client._url("/_ping", versioned_api=False), timeout=timeout)
+        answer = client.get(client._url("/_ping", versioned_api=False), timeout=min(timeout, PING_SECONDS))
         answer.raise_for_status()
         newest = str(answer.headers["Api-Version"])
         version = agree(newest)
     except Exception as error:
-        if _answers(docker_host, timeout):
+        if _answers(docker_host, min(timeout, PING_SECONDS)):
             raise _unusable(docker_host, clash(error)) from error
         raise DockerUnavailableError(
             f"the Docker engine at {docker_host} does not answer the Docker SDK for Python"

@@ -15,7 +15,11 @@ from typing import Any
 import docker
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import (
+    PING_SECONDS,
+    DockerUnavailableError,
+    connect,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.light_client import (
     EngineSilentError,
     LightClient,
@@ -240,6 +244,18 @@ def test_an_engine_that_hangs_altogether_is_given_up_at_the_limit(server: Engine
     with pytest.raises(DockerUnavailableError, match=r"did not answer GET /_ping within 1 seconds: restart it on this"):
         connect(server.url, timeout=1)
     assert [path for path, _query in server.asked] == ["/_ping"]
+
+
+def test_an_engine_that_hangs_altogether_is_given_up_before_one_that_hangs_in_a_call(
+    server: EngineServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{PACKAGE}.client.PING_SECONDS", 1)
+    server.silent = {"GET /_ping"}
+    with pytest.raises(DockerUnavailableError, match=r"did not answer GET /_ping within 1 seconds"):
+        connect(server.url, timeout=30)
+    assert PING_SECONDS < 30
+    server.silent = set()
+    assert connect(server.url, timeout=30).timeout == 30
 
 
 def test_errors_of_commands_are_those_of_the_sdk(client: Any) -> None:
