@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ansible.executor.process.worker import WorkerProcess, _task
 from ansible.executor.task_executor import TaskExecutor
+from ansible.executor.task_result import _RawTaskResult
 from ansible.module_utils import distro
 from ansible.module_utils.facts.system import distribution
 
@@ -98,6 +100,27 @@ def _answer(module: str, args: dict[str, Any], name: str, out: Path) -> dict[str
     return dict(_ANSWER)
 
 
+def _run_here(worker: WorkerProcess) -> None:
+    """Run a worker's task in this process: the thousand processes of this playbook were most of its time."""
+    # A task is changed as it runs; those of other hosts begin with what was written.
+    task = worker._task.copy(exclude_parent=True)
+    task._parent = worker._task._parent
+    with _task.TaskContext(task):
+        result = TaskExecutor(
+            worker._host,
+            task,
+            worker._task_vars,
+            worker._play_context,
+            worker._loader,
+            worker._shared_loader_obj,
+            worker._final_q,
+            worker._variable_manager,
+        ).run()
+    worker._final_q.send_task_result(
+        _RawTaskResult(host=worker._host, task=worker._task, return_data=result, task_fields=task.dump_attrs())
+    )
+
+
 def main(inventory: str, playbook: str, path: str) -> int:
     """Run a playbook, and write what it calls to a file, a line each."""
     original = TaskExecutor._get_action_handler_with_module_context
@@ -120,7 +143,10 @@ def main(inventory: str, playbook: str, path: str) -> int:
         return handler, context
 
     os.environ["ANSIBLE_LOCALHOST_WARNING"] = "false"
-    with patch.object(TaskExecutor, "_get_action_handler_with_module_context", handler_of):
+    with (
+        patch.object(TaskExecutor, "_get_action_handler_with_module_context", handler_of),
+        patch.object(WorkerProcess, "start", _run_here),
+    ):
         from ansible.cli.playbook import PlaybookCLI
 
         options = ["-i", inventory, "--forks", "4", "-e", '{"__manager_checks": []}']
