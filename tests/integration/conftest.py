@@ -34,10 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 #: Files with few tests that provision hosts or wait for them. They begin first, so that no lab waits for the other.
 FIRST = (
-    "test_removal.py",
     "test_agent_options.py",
     "test_firewall.py",
-    "test_removal_of_managers.py",
     "test_wireguard.py",
     "test_hostile_images.py",
     "test_odd_hosts.py",

@@ -13,7 +13,8 @@ from tests.integration.session_requests import SMALL
 from tests.integration.spare_hosts import spare_hosts
 from tests.lab.identity import SUITES, Host
 
-pytestmark = pytest.mark.provisioning
+# That a host is as it was before is shown by the scenarios of Molecule, too; here it has more to lose.
+pytestmark = [pytest.mark.provisioning, pytest.mark.long]
 REMOVE = "backendai.cluster.agent : Remove what came with this role"
 
 

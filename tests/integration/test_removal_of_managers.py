@@ -14,7 +14,8 @@ from tests.integration.removals import LOST_ID, Hosts
 from tests.integration.spare_hosts import spare_hosts
 from tests.lab.identity import SUITES, Host
 
-pytestmark = [pytest.mark.managers, pytest.mark.provisioning]
+# That a host is as it was before is shown by the scenarios of Molecule, too; here it has more to lose.
+pytestmark = [pytest.mark.managers, pytest.mark.provisioning, pytest.mark.long]
 
 
 @pytest.fixture

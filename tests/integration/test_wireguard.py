@@ -110,6 +110,7 @@ def test_private_keys_are_readable_by_root_only_and_never_leave_their_agents(enc
         assert run_on(agent, f"cat {WIREGUARD_KEYS}/private").strip() not in left
 
 
+@pytest.mark.long
 def test_a_second_run_changes_nothing(encrypted: Encrypted, tmp_path: Path) -> None:
     options = [*with_wireguard(tmp_path, *AGENTS), "--diff"]
     # One agent of each Debian release.
