@@ -26,7 +26,7 @@ class DockerUnavailableError(ClusterError):
 _UNIX = "unix://"
 
 PING_SECONDS = 20
-"""How long an engine may take for the first, smallest answer: for that it waits for none of its own parts."""
+"""How long an engine may take for the first, smallest answer, for which it waits for nothing once it has started."""
 
 
 def refuse_rootless(docker_host: str, info: Mapping[str, Any]) -> None:

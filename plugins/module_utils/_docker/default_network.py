@@ -20,7 +20,7 @@ from .._model.errors import ClusterError
 from .._model.files import write_atomically
 from .._model.state_format import StateFormat
 from . import labels
-from .networks import BRIDGE_OPTION, ICC, INHIBIT_IPV4, INTERFACES, MTU, RELIED_UPON, ipam, unique_name
+from .networks import BRIDGE_OPTION, ICC, INHIBIT_IPV4, INTERFACES, MTU, RELIED_UPON, ipam, list_networks, unique_name
 from .sdk import docker
 
 
@@ -165,7 +165,8 @@ def _find_own_network(client: docker.APIClient, name: str) -> dict[str, Any] | N
 
 def _find_network(client: docker.APIClient, name: str) -> dict[str, Any] | None:
     # The engine's filter also matches names that contain this one.
-    return next((network for network in client.networks(filters={"name": [name]}) if network["Name"] == name), None)
+    listed = list_networks(client, filters={"name": [name]})
+    return next((network for network in listed if network["Name"] == name), None)
 
 
 def _desired_properties(desired: DefaultNetwork) -> dict[str, str]:

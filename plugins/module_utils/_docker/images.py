@@ -255,8 +255,8 @@ def _pull(
     on_line: Callable[[Mapping[str, Any]], None],
 ) -> str:
     """Pull ``reference`` and tag it ``name``; return why that failed, or an empty string."""
-    repository, tag = docker.utils.parse_repository_tag(reference)
     try:
+        repository, tag = docker.utils.parse_repository_tag(reference)
         lines = client.pull(repository, tag or "latest", stream=True, decode=True, auth_config=dict(login))
         problem = _first_error(lines, on_line)
         if not problem and reference != name:

@@ -134,9 +134,14 @@ class LightClient:
         return self._or_by_sdk("exec_create", lambda: self._ask("POST", path, data), container, [*command])
 
     def exec_start(self, execution: str, socket: bool) -> Any:
-        """Start a prepared command and return the connection with its output."""
-        path = f"/exec/{_quote(execution)}/start"
-        return self._or_by_sdk("exec_start", lambda: self._start(path), execution, socket=socket)
+        """Start a prepared command and return the connection with its output, or without ``socket`` its output."""
+        if not socket:
+            return self._sdk.exec_start(execution)
+        # Not asked again: the engine would say that it has begun, whatever has become of it.
+        try:
+            return self._start(f"/exec/{_quote(execution)}/start")
+        except _RefusedError as error:
+            raise error.as_of_sdk() from error
 
     def tag(self, image: str, repository: str, tag: str | None = None) -> bool:
         """Give an image a name; the SDK would send what the engine's API no longer has."""
@@ -200,6 +205,8 @@ class LightClient:
                 # Without a buffer, nothing of the output that follows the head is read.
                 with connection.makefile("rb", buffering=0) as stream:
                     head = b"".join(itertools.takewhile(lambda line: line != b"\r\n", stream))
+                    if not head:
+                        raise ConnectionResetError(f"the Docker engine closed the connection of POST {target}")
                     length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
                     _check_status(head, stream.read(int(length[1])) if length else b"", b"101", b"200")
             except BaseException:

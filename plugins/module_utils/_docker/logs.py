@@ -105,7 +105,7 @@ def tail_of(
         with _ended_at(allowance.until, frames.close):
             limited = allowance.within(frames)
             return last_lines(_join_split_lines(limited) if timestamps else limited, lines, size)
-    except (docker.errors.APIError, OSError) as error:
+    except (docker.errors.APIError, ClusterError, OSError) as error:
         raise read_error("its log", error) from None
 
 
@@ -132,7 +132,7 @@ def read_log(
                 return
     except _LimitError as error:
         raise LogLimitError(str(read_error("its log", error))) from None
-    except (docker.errors.APIError, OSError) as error:
+    except (docker.errors.APIError, ClusterError, OSError) as error:
         raise read_error("its log", error) from None
     raise LogReadError("its log cannot be read: the engine did not send all of it")
 

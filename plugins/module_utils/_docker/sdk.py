@@ -30,6 +30,8 @@ else:
 
     class _Sdk:
         def __getattr__(self, name: str) -> Any:
+            if name.startswith("__") and name != "__version__":
+                raise AttributeError(name)
             try:
                 return getattr(importlib.import_module("docker"), name)
             # Any exception: the errors differ between versions of the SDK, requests and urllib3.

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping
 
@@ -47,7 +46,9 @@ def _running(client: docker.APIClient, graces: Mapping[str, float]) -> set[str]:
 
 
 def _signal(client: docker.APIClient, container: str, signal: str) -> None:
-    # It may have ended by itself; one that cannot be asked is killed later, and one that cannot be killed is reported
-    # when it is removed.
-    with contextlib.suppress(docker.errors.APIError):
+    try:
         client.kill(container, signal=signal)
+    except docker.errors.APIError:
+        # It may have ended by itself; one that cannot be asked is killed later, and one that cannot be killed is
+        # reported when it is removed.
+        return

@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .._docker.client import DockerUnavailableError, connect
@@ -41,6 +41,25 @@ def _connect(docker_host: str, seconds: float) -> docker.APIClient:
     return connect(docker_host)
 
 
+def _asked_once(docker_host: str, seconds: float) -> Callable[[], docker.APIClient]:
+    """Return what connects to the engine, once: one that hangs would cost each session as long as the first."""
+
+    @functools.cache
+    def attempt() -> docker.APIClient | DockerUnavailableError:
+        try:
+            return _connect(docker_host, seconds)
+        except DockerUnavailableError as error:
+            return error
+
+    def engine() -> docker.APIClient:
+        found = attempt()
+        if isinstance(found, DockerUnavailableError):
+            raise found
+        return found
+
+    return engine
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the program; changes and failures are written to the journal."""
     parser = argparse.ArgumentParser(prog="backendai-agent", description=__doc__)
@@ -52,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--withdraw", metavar="NONCE", help="roll back a firewall that was not confirmed")
     options = parser.parse_args(arguments)
     store = Store(options.state_path)
-    engine = functools.cache(lambda: _connect(options.docker_host, ENGINE_SECONDS if options.start else 0))
+    engine = _asked_once(options.docker_host, ENGINE_SECONDS if options.start else 0)
     failures: list[str] = []
     try:
         if options.withdraw:

@@ -9,7 +9,6 @@ Nobody touches them. While they run, they take what the engine has given to them
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,9 +56,12 @@ def running(containers: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _inspect_all(client: docker.APIClient, containers: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for container in containers:
-        # It may have been removed since.
-        with contextlib.suppress(docker.errors.NotFound):
-            yield inspect(client, container["Id"])
+        try:
+            inspected = inspect(client, container["Id"])
+        except docker.errors.NotFound:
+            # It has been removed since.
+            continue
+        yield inspected
 
 
 def unmanaged_warnings(containers: Sequence[Mapping[str, Any]], taken: Taken) -> list[str]:

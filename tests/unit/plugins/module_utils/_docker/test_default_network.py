@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.default_network import (
@@ -94,6 +95,20 @@ def test_a_missing_network_is_created_except_in_check_mode(engine: Any, check_mo
     missing = plan_default_network(engine, DESIRED)
     assert apply_default_network(engine, DESIRED, nullcontext(), check_mode=check_mode) == missing
     assert plan_default_network(engine, DESIRED) == (missing if check_mode else [])
+
+
+def test_a_network_that_is_just_being_removed_is_no_obstacle(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_default_network(engine, DESIRED)
+    listed, answers = engine.networks, [docker.errors.NotFound("network x not found")]
+
+    def list_once_removed(**asked: Any) -> list[dict[str, Any]]:
+        if answers:
+            raise answers.pop()
+        networks: list[dict[str, Any]] = listed(**asked)
+        return networks
+
+    monkeypatch.setattr(engine, "networks", list_once_removed)
+    assert plan_default_network(engine, DESIRED) == []
 
 
 def test_unspecified_subnet_is_not_compared(engine: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -225,6 +226,12 @@ def test_pull_error_is_one_sentence(engine: FakeDocker, reason: str) -> None:
     assert str(raised.value).startswith(sentence)
     assert str(raised.value).endswith(")")
     assert "\n" not in str(raised.value)
+
+
+def test_pull_without_the_sdk_fails_with_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    with pytest.raises(ImagePullError, match=r"cannot be pulled \(the Docker SDK for Python cannot be imported by"):
+        pull(FakeDocker({}))
 
 
 def test_pull_error_contains_the_reference_of_other_agents() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,15 +138,17 @@ def test_a_change_that_the_engine_has_failed_at_is_not_asked_for_again(server: E
     assert (raised.value.explanation, len(server.changed)) == ("no broken", 1)
 
 
-def test_program_that_reads_and_runs_commands_does_not_import_the_sdk(server: EngineServer) -> None:
+def test_program_that_reads_runs_commands_and_ends_containers_does_not_import_the_sdk(server: EngineServer) -> None:
     server.prints = says(b"main1")
     program = (
         f"import sys; sys.path.insert(0, '.venv/collections'); from {PACKAGE}.client import connect;"
-        f" from {PACKAGE}.exec import run_as_work; client = connect({server.url!r}); client.info();"
+        f" from {PACKAGE}.exec import run_as_work; from {PACKAGE}.stop import _signal;"
+        f" client = connect({server.url!r}); client.info(); _signal(client, 'c', 'SIGKILL');"
         " print(run_as_work(client, 'c', ['hostname'], 60), 'docker' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert run.stdout == "main1 False\n"
+    assert [request.split(" ")[1].rpartition("/")[2] for request in server.changed] == ["kill?signal=SIGKILL"]
 
 
 _REFUSALS = f"""
@@ -263,6 +267,25 @@ def test_errors_of_commands_are_those_of_the_sdk(client: Any) -> None:
         client.exec_create("gone", ["true"])
     with pytest.raises(docker.errors.NotFound, match="no gone"):
         client.exec_start("gone", socket=True)
+
+
+def test_a_command_whose_start_the_engine_does_not_answer_is_not_started_again(tmp_path: Path) -> None:
+    def refuse() -> Any:
+        raise AssertionError("the SDK is asked")
+
+    light: Any = LightClient(f"{tmp_path}/engine.sock", "1.41", refuse, 5)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(f"{tmp_path}/engine.sock")
+        engine.listen()
+
+        def hang_up() -> None:
+            engine.accept()[0].close()
+
+        hanging_up = threading.Thread(target=hang_up)
+        hanging_up.start()
+        with pytest.raises(OSError, match=r"closed the connection of POST /exec/e/start|reset|Broken pipe"):
+            light.exec_start("e", socket=True)
+        hanging_up.join()
 
 
 def test_everything_else_is_the_sdks(client: Any) -> None:

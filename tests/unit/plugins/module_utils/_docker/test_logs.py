@@ -13,7 +13,7 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from ansible_collections.backendai.cluster.plugins.module_utils._docker import logs
-from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import connect
+from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError, connect
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.logs import (
     Allowance,
     LogLimitError,
@@ -82,8 +82,9 @@ def test_log_of_maximum_length_is_not_truncated(pieces: list[bytes]) -> None:
         ),
         (NotFound("No such container: c"), "No such container: c"),
         (TimeoutError("timed out"), "timed out"),
+        (DockerUnavailableError("the SDK does not work."), "the SDK does not work"),
     ],
-    ids=["driver", "missing", "slow"],
+    ids=["driver", "missing", "slow", "no SDK"],
 )
 def test_log_read_error_is_one_sentence(error: Exception, reason: str) -> None:
     engine = printed()
@@ -145,9 +146,10 @@ def test_what_is_read_again_counts_again() -> None:
     assert allowance.read == 4 * len(b"2026-03-01T02:59:00.000000000Z one\n")
 
 
-def test_unreadable_log_is_not_read() -> None:
+@pytest.mark.parametrize("error", [APIError("501", None, "no"), DockerUnavailableError("no")], ids=["driver", "no SDK"])
+def test_unreadable_log_is_not_read(error: Exception) -> None:
     engine = printed()
-    engine.made[0]["Log"] = APIError("501", None, "no")
+    engine.made[0]["Log"] = error
     with pytest.raises(LogReadError, match=r"^its log cannot be read: no$"):
         whole(engine)
 

@@ -28,6 +28,10 @@ def test_missing_sdk_raises_at_its_first_use(monkeypatch: pytest.MonkeyPatch) ->
     assert issubclass(docker.errors.NotFound, docker.errors.APIError)
 
 
+def test_what_python_asks_a_module_for_is_no_part_of_the_sdk() -> None:
+    assert not hasattr(docker, "__wrapped__")
+
+
 def test_what_handles_an_error_of_a_missing_sdk_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -85,13 +86,18 @@ def test_commands_that_nobody_waits_for_get_their_unit_again(
     assert (run(store, *arguments), started) == (0, [f"backendai-output@{SESSION_ID}.service"])
 
 
-def test_engine_that_is_down_is_no_failure(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_docker_host: str) -> NoReturn:
+def test_engine_that_is_down_is_no_failure_and_asked_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(docker_host: str) -> NoReturn:
+        asked.append(docker_host)
         raise DockerUnavailableError("the engine does not answer.")
 
     monkeypatch.setattr(unit, "connect", refuse)
-    store.save(held(MADE))
+    for session_id in (SESSION_ID, f"{SESSION_ID[:-1]}9"):
+        store.save(dataclasses.replace(held(MADE), plan=dataclasses.replace(MADE, id=session_id)))
     assert run(store) == 0
+    assert asked == [ADDRESS]
 
 
 @pytest.mark.parametrize(
