@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if path.endswith("/archive"):
             self._archive()
-        elif path.endswith("/gone/json"):
+        elif "/gone/" in path:
             self._reply({"message": "no gone"}, 404)
         elif path.endswith("/broken/json"):
             self._reply({"message": "no broken"}, 500)

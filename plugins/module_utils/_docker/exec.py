@@ -14,6 +14,7 @@ from typing import Any
 
 from .._model.errors import ClusterError
 from .._model.printable import printable
+from .light_client import HEADER_BYTES
 from .sdk import docker
 
 KIT_PROGRAMS = "/opt/backendai/bin"
@@ -27,8 +28,6 @@ KILL_SECONDS = 3
 
 _CHUNK_BYTES = 1 << 16
 
-# What the engine puts before each part of an output: the number of the stream first, the size last.
-_HEADER_BYTES = 8
 _STDOUT = 1
 
 
@@ -103,7 +102,7 @@ def _payload(received: bytearray) -> bytes:
     """Return the standard output without the engine's headers."""
     chunks, position = [], 0
     while position < len(received):
-        start = position + _HEADER_BYTES
+        start = position + HEADER_BYTES
         size = int.from_bytes(received[start - 4 : start], "big")
         if received[position] == _STDOUT:
             chunks.append(bytes(received[start : start + size]))

@@ -17,7 +17,7 @@ import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from .._model.errors import ClusterError
 from .api_version import is_version
@@ -54,6 +54,9 @@ _CHANGES = {
 """The requests of these methods, which return nothing; their keywords are parameters of the request."""
 
 T = TypeVar("T")
+
+HEADER_BYTES = 8
+"""What the engine puts before each message of an output: the number of its stream first, its size last, in 4 bytes."""
 
 _UPGRADE = "Connection: Upgrade\r\nUpgrade: tcp\r\n"
 
@@ -143,6 +146,13 @@ class LightClient:
         except _RefusedError as error:
             raise error.as_of_sdk() from error
 
+    def logs(self, container: str, **settings: Any) -> Messages:
+        """Return the messages of a container without a terminal: the setting ``stream`` of the SDK is always true."""
+        given = {name: value for name, value in settings.items() if name != "stream" and value is not None}
+        query = urllib.parse.urlencode({name: _parameter(value) for name, value in given.items()})
+        path = f"/containers/{_quote(container)}/logs?{query}"
+        return self._or_by_sdk("logs", lambda: self._open(path), container, **settings)
+
     def tag(self, image: str, repository: str, tag: str | None = None) -> bool:
         """Give an image a name; the SDK would send what the engine's API no longer has."""
         query = urllib.parse.urlencode({"repo": repository, **({"tag": tag} if tag else {})})
@@ -204,15 +214,52 @@ class LightClient:
             try:
                 # Without a buffer, nothing of the output that follows the head is read.
                 with connection.makefile("rb", buffering=0) as stream:
-                    head = b"".join(itertools.takewhile(lambda line: line != b"\r\n", stream))
-                    if not head:
-                        raise ConnectionResetError(f"the Docker engine closed the connection of POST {target}")
-                    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-                    _check_status(head, stream.read(int(length[1])) if length else b"", b"101", b"200")
+                    _read_head(stream, b"101", b"200")
             except BaseException:
                 connection.close()
                 raise
         return connection
+
+    def _open(self, target: str) -> Messages:
+        """Return the messages in the engine's answer. Raises :class:`OSError` or :class:`ValueError`."""
+        line = f"GET /v{self.api_version}{target} HTTP/1.0"
+        with _in_time(self._path, self._seconds, line):
+            connection = _send(self._path, self._seconds, line, None)
+            try:
+                stream = connection.makefile("rb")
+                _read_head(stream, b"200")
+            except BaseException:
+                connection.close()
+                raise
+        # As the SDK does: who reads them has a limit of its own.
+        connection.settimeout(None)
+        return Messages(connection, stream)
+
+
+class Messages:
+    """The messages of a log, as the engine sends them. ``close`` ends them, also for a thread that waits for one."""
+
+    def __init__(self, connection: socket.socket, stream: IO[bytes]) -> None:
+        self._connection, self._stream = connection, stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._connection, self._stream:
+            while len(header := self._stream.read(HEADER_BYTES)) == HEADER_BYTES:
+                yield self._stream.read(int.from_bytes(header[4:], "big"))
+
+    def close(self) -> None:
+        """Let the reader find the end here."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+
+def _read_head(stream: IO[bytes] | socket.SocketIO, *expected: bytes) -> None:
+    """Read the head of an answer, whose content remains to be read. Raises an error as :func:`_check_status`."""
+    head = b"".join(itertools.takewhile(lambda line: line != b"\r\n", stream))
+    if not head:
+        raise ConnectionResetError("the Docker engine closed the connection without an answer")
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    _check_status(head, (stream.read(int(length[1])) if length else None) or b"", *expected)
 
 
 def _exchange(path: str, seconds: float, line: str, data: Mapping[str, Any] | None) -> tuple[bytes, bytes]:
