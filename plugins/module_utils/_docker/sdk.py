@@ -57,7 +57,7 @@ __all__ = ["REMEDY", "SdkUnavailableError", "clash", "docker"]
 REMEDY = "run backendai.cluster.provision_agents on this host"
 
 
-class SdkUnavailableError(ClusterError):
+class SdkUnavailableError(ClusterError, ImportError):
     """The SDK cannot be imported; the message is one sentence for the operator."""
 
 
