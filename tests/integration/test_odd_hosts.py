@@ -85,8 +85,10 @@ def test_a_library_of_pip_beside_the_sdk_is_named_where_that_is_needed(tmp_path:
             assert started.record["status"] == "RUNNING"
             absent = {"name": f"{sessions.name}-absent", "image": "nowhere.invalid/lab/absent:1"}
             run = sessions.create(**{**SMALL, **absent}, designated_agents=[OLD])
+            ended = sessions.terminate(name=f"{sessions.name}-second")
         finally:
             run_on(OLD, f"rm -rf {folder}/requests", check=False)
+    assert ended.code == 0, ended.output
     assert run.code != 0
     assert "(no DEFAULT_CIPHERS in urllib3)" in run.text
     assert f" in {folder}" in run.text
