@@ -225,10 +225,12 @@ class LightClient:
         line = f"GET /v{self.api_version}{target} HTTP/1.0"
         with _in_time(self._path, self._seconds, line):
             connection = _send(self._path, self._seconds, line, None)
+            stream = connection.makefile("rb")
             try:
-                stream = connection.makefile("rb")
                 _read_head(stream, b"200")
             except BaseException:
+                # The connection stays open until both are closed.
+                stream.close()
                 connection.close()
                 raise
         # As the SDK does: who reads them has a limit of its own.

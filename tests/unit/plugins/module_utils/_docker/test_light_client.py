@@ -272,6 +272,33 @@ def test_errors_of_commands_are_those_of_the_sdk(client: Any) -> None:
         client.logs("gone", stream=True, stdout=True)
 
 
+def test_a_log_that_is_refused_leaves_no_connection(tmp_path: Path) -> None:
+    def sdk() -> Any:
+        raise AssertionError("the SDK is asked")
+
+    light: Any = LightClient(f"{tmp_path}/engine.sock", "1.41", sdk, 5)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(f"{tmp_path}/engine.sock")
+        engine.listen()
+        ends: list[bytes] = []
+
+        def refuse() -> None:
+            peer = engine.accept()[0]
+            peer.settimeout(5)
+            peer.sendall(b"HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")
+            peer.recv(1 << 16)
+            ends.append(peer.recv(1))
+            peer.close()
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        # The error, and with it what its frames hold, lives until the end of the test.
+        with pytest.raises(docker.errors.NotFound) as raised:
+            light.logs("c", stream=True)
+        refusing.join()
+    assert (ends, type(raised.value)) == ([b""], docker.errors.NotFound)
+
+
 def test_logs_are_those_of_the_sdk(client: Any, sdk: Any, server: EngineServer) -> None:
     def two(send: Any, _over: object) -> None:
         send(b"one\n")
