@@ -25,6 +25,20 @@ SHARED_DATA = f"{SHARED}/acceptance"
 KEYS = "/tmp/acceptance"
 SECRET = "a-secret-of-mine"
 WEB = {"name": "web", "port": 8000, "command": "cd /etc && exec python3 -m http.server 8000"}
+#: Answers each request with its headers.
+MIRROR = {
+    "name": "mirror",
+    "port": 8001,
+    "command": """exec python3 -c '
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Mirror(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.headers.as_bytes())
+HTTPServer(("", 8001), Mirror).serve_forever()'
+""",
+}
 
 
 class Training(NamedTuple):
@@ -90,7 +104,7 @@ def train(user_key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
             {"source": SHARED_DATA, "target": "/home/work/shared"},
             {"source": GIVEN, "target": "/home/work/given", "read_only": True},
         ],
-        "apps": [WEB, "terminal"],
+        "apps": [WEB, MIRROR, "terminal"],
         "authorized_keys": [user_key],
         "access_path": str(folder / "access.json"),
     }

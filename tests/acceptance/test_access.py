@@ -15,6 +15,9 @@ from tests.integration.laboratory import address, run_in, run_on
 from tests.integration.reboots import reboot
 from tests.integration.waiting import wait_until
 
+#: Headers by which a proxy says for whom it asks, and what somebody claims in them.
+FORWARDING = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-User")
+LIE = "192.0.2.77"
 STRICT = f"-o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile={KEYS}/known -i {KEYS}/key"
 
 
@@ -61,6 +64,15 @@ def test_an_app_opens_with_a_token_of_its_session_and_with_no_other(train: Train
     }
     assert {kind: curl(USER, page, *options)[0] for kind, options in refused.items()} == dict.fromkeys(refused, 403)
     genuine = signed_token(sub=session_id)
+    # What the app hears of the user is the gateway's word: neither the user's own, nor the token.
+    wait_until(lambda: curl(USER, link(train, "mirror"), *bearer(genuine))[0] == 200, seconds=60)
+    lies = [word for name in FORWARDING for word in ("--header", f"{name}: {LIE}")]
+    _status, heard = curl(USER, link(train, "mirror"), *bearer(genuine), *lies)
+    headers = [line.casefold() for line in heard.splitlines()]
+    assert f"x-forwarded-for: {address(USER)}" in headers, heard
+    assert f"x-forwarded-host: {address(GATEWAY)}" in headers, heard
+    assert f"x-forwarded-prefix: /s/{train.name}/mirror" in headers, heard
+    assert not [secret for secret in (LIE, "authorization", genuine) if secret in heard.casefold()], heard
     assert [curl(USER, page, *options)[0] for options in (bearer(genuine), cookie(genuine))] == [200, 200]
     assert curl(USER, f"https://{address(GATEWAY)}/s/nobody/web/", *bearer(token))[0] == 404
 

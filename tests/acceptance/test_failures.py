@@ -86,6 +86,7 @@ def test_folders_that_control_an_agent_are_never_mounted(sessions: Sessions) -> 
             ("/", ()),
             ("/var/run", ()),
             ("/var/lib/backendai/sessions", ()),
+            ("/var/lib/docker", ()),
             (BESIDE, roots),
         ):
             refused = sessions.create(*options, **SMALL, mounts=[{"source": source, "target": "/data"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -86,6 +87,19 @@ def test_the_same_command_again_and_a_repair_replace_what_is_lost_and_touch_noth
         assert run_in(sub, "cat", "/home/work/mine") == "kept\n"
     again = damaged.sessions.run("repair_session", name=name)
     assert (again.code, again.changed) == (0, 0), again.output
+    # Entries that are wrong are mended by one repair, as those that are missing.
+    main, _sub, last = damaged.kernels
+    link = session_link(damaged.record["id"])
+    entries = f"bridge fdb show dev {link} | grep -w dst | sort; ip neigh show dev {link} nud permanent | sort"
+    right = run_on(last["agent"], entries)
+    (mac,) = re.findall(rf"^{main['address']} lladdr (\S+)", right, re.MULTILINE)
+    with reconcile_paused(last["agent"]):
+        run_on(last["agent"], f"ip neigh replace {main['address']} lladdr 02:00:00:00:00:01 nud permanent dev {link}")
+        run_on(last["agent"], f"bridge fdb replace {mac} dst 192.0.2.1 dev {link}")
+        assert run_on(last["agent"], entries) != right
+        repaired = damaged.sessions.run("repair_session", name=name)
+        assert (repaired.code, run_on(last["agent"], entries)) == (0, right), repaired.output
+        assert all_can_log_in(damaged.kernels)
 
 
 def test_the_end_of_a_session_leaves_nothing_and_closes_its_access(damaged: StartedSession) -> None:

@@ -21,6 +21,25 @@ SERVE_ONCE = """timeout 60 python3 -c '
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 HTTPServer(("", 8077), SimpleHTTPRequestHandler).handle_request()'
 """
+#: What docker says of a container of that image which nobody has asked for anything.
+PLAIN = """docker rm --force plain > /dev/null 2>&1; docker create --name plain lab/python:1 > /dev/null &&
+docker inspect --format '{{json .HostConfig}}' plain; docker rm plain > /dev/null"""
+#: What is not so in the container of a session; what these are is looked at one by one.
+OTHER_THAN_PLAIN = {
+    *("Memory", "MemorySwap", "CpusetCpus", "PidsLimit", "Ulimits"),
+    *("CapAdd", "CapDrop", "SecurityOpt", "UsernsMode"),
+    *("LogConfig", "Mounts", "NetworkMode"),
+}
+#: Where a container keeps what it is told, and logs of its apps.
+OWN_FOLDERS = {"/var/lib/backendai", "/var/log/backendai"}
+#: Asks each container to let in a stranger, six times; without the settings that log in by themselves.
+REFUSED = f"""PATH=$PATH:/opt/backendai/bin; rm -f /tmp/stranger
+ssh-keygen -q -t ed25519 -N '' -f /tmp/stranger
+options='-F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i /tmp/stranger'
+for name in {" ".join(HOSTNAMES)}; do
+    for time in 1 2 3 4 5 6; do ssh $options $name true 2>&1; done &
+done
+wait"""
 #: Takes more memory than the container has.
 GREEDY = "python3 -c 'bytearray(400 << 20)'; echo ended with $?"
 
@@ -36,14 +55,21 @@ def test_each_container_runs_with_the_same_resources_and_together_they_are_on_al
     assert {container["agent"] for container in found.values()} == {*AGENTS}
     assert {container["State"]["Status"] for container in found.values()} == {"running"}
     assert len({container["Image"] for container in found.values()}) == 1
+    plain_on = dict(zip(AGENTS, map(json.loads, run_on_all(PLAIN)), strict=True))
     for container in found.values():
-        settings = container["HostConfig"]
+        settings, plain = container["HostConfig"], plain_on[container["agent"]]
         assert (settings["Memory"], settings["MemorySwap"]) == (256 << 20, 256 << 20)
         assert settings["ShmSize"] == 64 << 20
         assert settings["CpusetCpus"].isdecimal()
         assert settings["PidsLimit"] == 4096 + 512
         assert settings["LogConfig"]["Config"] == {"max-size": str(20 << 20), "max-file": "5"}
-        assert not settings["Privileged"]
+        given = {name for name, value in settings.items() if (value or None) != (plain.get(name) or None)}
+        assert given - {"PortBindings"} == OTHER_THAN_PLAIN
+        assert (settings["CapDrop"], sorted(settings["CapAdd"])) == (["ALL"], ["NET_RAW", "SYS_NICE"])
+        assert settings["SecurityOpt"] == ["no-new-privileges"]
+        assert bool(settings["PortBindings"]) is (container["Config"]["Hostname"] == "main1")
+        writable = {mount["Destination"] for mount in container["Mounts"] if mount["RW"]}
+        assert writable - OWN_FOLDERS == {"/home/work", "/home/work/data", "/home/work/shared"}
     # Those of one agent have cores of their own, as long as there are some.
     for agent, cores in zip(AGENTS, map(int, run_on_all("nproc")), strict=True):
         given = [each["HostConfig"]["CpusetCpus"] for each in found.values() if each["agent"] == agent]
@@ -61,6 +87,15 @@ def test_names_resolve_to_addresses_on_the_network_of_the_session(train: Trainin
     assert in_all(kernels, f'timeout 5 python3 -c "{mapped}"') == ["sub2.ipv4-mapped\n"] * 4
     assert in_all(kernels, "ls /sys/class/net | sort") == ["cluster0\neth0\nlo\n"] * 4
     assert in_all(kernels, "(echo 192.0.2.9 main1 >> /etc/hosts) 2> /dev/null || echo refused") == ["refused\n"] * 4
+    # Each agent sends what is for a container of another one there, and nothing elsewhere.
+    macs = [text.strip() for text in in_all(kernels, "cat /sys/class/net/cluster0/address")]
+    device = session_link(train.session.record["id"])
+    for agent in AGENTS:
+        others = [(*each, kernel) for *each, kernel in zip(macs, own, kernels, strict=True) if kernel["agent"] != agent]
+        forwarding = run_on(agent, f"bridge fdb show dev {device} | awk '/ dst / {{print $1, $3}}'").splitlines()
+        assert sorted(forwarding) == sorted(f"{mac} {address(kernel['agent'])}" for mac, _own, kernel in others)
+        neighbours = run_on(agent, f"ip neigh show dev {device} nud permanent | awk '{{print $1, $3}}'").splitlines()
+        assert sorted(neighbours) == sorted(f"{each.strip()} {mac}" for mac, each, _kernel in others)
 
 
 def test_an_agent_has_no_address_in_the_network_of_a_session(train: Training, sessions: Sessions) -> None:
@@ -77,6 +112,9 @@ def test_an_agent_has_no_address_in_the_network_of_a_session(train: Training, se
 
 def test_every_container_logs_in_to_every_other_without_a_prompt(train: Training) -> None:
     line = "; ".join(f"{' '.join(LOGIN)} {name} 'hostname; id -un'" for name in HOSTNAMES)
+    # All users come from one address, that of the gateway: who is refused again and again keeps nobody else out.
+    (refusals,) = in_all(train.session.kernels[:1], REFUSED)
+    assert refusals.count("Permission denied (publickey)") == 6 * len(HOSTNAMES), refusals
     expected = "".join(f"{name}\nwork\n" for name in HOSTNAMES)
     assert in_all(train.session.kernels, line) == [expected] * 4
 

@@ -12,7 +12,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.local_sess
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
-from ansible_collections.backendai.cluster.plugins.module_utils._session.output import keep_output
+from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, keep_output
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ownership import OwnContainers
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, own_labels, plan
@@ -46,6 +46,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDocker]:
     monkeypatch.setattr(session, "connect", lambda address: engine if address == NOWHERE else None)
     with patched_network():
         yield engine
+
+
+def exited_main1() -> dict[str, Any]:
+    """Return the container of main1, whose command has ended."""
+    names = ["/backendai-train-llm-main1"]
+    return {"Id": "id-main1", "Names": names, "Labels": own_labels("main1"), "State": "exited", "Log": []}
 
 
 CHECK_MODE = pytest.mark.parametrize("check_mode", [False, True], ids=["run", "check mode"])
@@ -104,6 +110,21 @@ def test_expired_claims_are_removed_by_the_reap(agent: dict[str, Any], store: St
     result = result_of("reap", {**agent, "end": [], "restart": []}, check_mode=check_mode)
     assert (result["changed"], result["failures"]) == (True, {})
     assert (store.session(SESSION_ID) is not None) is check_mode
+
+
+@pytest.mark.parametrize(
+    ("phase", "options"),
+    [("remove", {"sessions": [{"id": SESSION_ID, "nonce": None}]}), ("reap", {"end": [SESSION_ID], "restart": []})],
+)
+def test_output_is_kept_for_the_days_that_the_run_gives(
+    agent: dict[str, Any], store: Store, engine: FakeDocker, phase: str, options: dict[str, Any]
+) -> None:
+    engine.made.append(exited_main1())
+    store.save(held(BATCH))
+    result_of(phase, {**agent, **options, "history_days": 7})
+    kept = find_kept(store, SESSION_ID)
+    assert kept
+    assert kept.expires_at - kept.ended_at == 7 * 86400
 
 
 @CHECK_MODE
@@ -178,10 +199,7 @@ def test_logs_of_the_part_of_that_id_are_read(
 
 
 def test_kept_output_is_read_unless_the_session_lives(agent: dict[str, Any], store: Store, engine: Any) -> None:
-    labelled = own_labels("main1")
-    engine.made.append(
-        {"Id": "id-main1", "Names": ["/backendai-train-llm-main1"], "Labels": labelled, "State": "exited", "Log": []}
-    )
+    engine.made.append(exited_main1())
     store.save(held(BATCH))
     keep_output(engine, store, held(BATCH), {"main1": engine.made[0]})
     (live,) = parts("logs", {**agent, "session_id": SESSION_ID})["parts"]
