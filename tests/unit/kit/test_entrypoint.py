@@ -251,6 +251,18 @@ def test_the_stop_command_runs_first_and_its_failure_is_said(image: Image) -> No
         ]
 
 
+def test_the_stop_command_has_two_thirds_of_the_grace(image: Image) -> None:
+    image.write("run/backendai/grace", "1\n")
+    image.write("run/backendai/stop-command", "echo saving; sleep 8; echo saved")
+    image.command("echo begins; " + FOREVER)
+    with image.running() as container:
+        wait_until(lambda: "begins" in container.log)
+        assert container.stop() == 143
+        assert "saving\n" in container.log
+        assert "backendai: session_stop_command ended with exit code 137." in container.log
+        assert "saved\n" not in container.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_other_signals_from_outside_do_not_end_it(image: Image, number: int) -> None:
     image.command("trap 'echo got it' HUP USR1; echo begins; " + FOREVER)
