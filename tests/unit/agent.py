@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session import apply as slicing
 from ansible_collections.backendai.cluster.plugins.module_utils._session.host_capabilities import HostCapabilities
 from tests.unit.fake_docker import FakeDocker
-from tests.unit.fake_network import FakeNetwork, patched_network
+from tests.unit.fake_network import FakeNetwork, patch_network
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetwork]:
+def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNetwork:
     """Return the fake network of the agent, so that tests never change the network of this machine."""
     # No path of this machine is looked at; what is mounted is what was asked for.
     monkeypatch.setattr(mount_sources, "look", lambda places: {at: Folder(at.path, 1, 1, 0) for at in places})
@@ -77,5 +76,4 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeNetw
     for module in (slicing, before_start):
         monkeypatch.setattr(module, "look_at_image", lambda *_asked: ImageLook())
     monkeypatch.setattr(before_start, "judge_container", lambda *_asked: None)
-    with patched_network() as names:
-        yield names
+    return patch_network(monkeypatch)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -92,38 +90,37 @@ class FakeTable:
         self._kernel.connections = ruleset
 
 
-@contextmanager
-def patched_network() -> Iterator[FakeNetwork]:
-    """Replace the network adapters by a fake; existing links never need a change."""
+def patch_network(patch: pytest.MonkeyPatch) -> FakeNetwork:
+    """Replace the network adapters by a fake, which is returned; existing links never need a change.
+
+    A test that replaces one of them again uses the same ``patch``, which restores them in the right order.
+    """
     kernel = FakeNetwork()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(iproute, "_run_input", kernel)
-        patch.setattr(
-            iproute.LinkState, "links", property(lambda _look: {name: {"ifname": name} for name in kernel.links})
-        )
-        patch.setattr(iproute, "show", lambda *words: [{"ifname": words[-1]}] if words[-1] in kernel.links else [])
-        patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
-        patch.setattr(vxlan, "_plan_adjustments", lambda _wanted, _link: [])
-        patch.setattr(vxlan, "_plan_entries", lambda _wanted, _look: [])
-        patch.setattr(vxlan, "plan_without_addresses", lambda _name, _look: [])
-        patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
-        patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
-        patch.setattr(interfaces, "plan_translation", lambda *_container, **_state: [])
-        patch.setattr(agent_needs, "NEEDS", agent_needs.NEEDS[-1:])
-        patch.setattr(agent_needs, "engine_rules_exist", lambda: kernel.engine_rules)
-        patch.setattr(iproute.LinkState, "way_out", WayOut("eth0", 1500))
-        patch.setattr(interfaces, "RETRY_SECONDS", 0.0)
-        patch.setattr(iproute.LinkState, "addresses", property(lambda _look: {"backendai0": [{"local": "172.18.0.1"}]}))
-        patch.setattr(sync, "read_pins", lambda _look: [])
-        patch.setattr(sync, "read_would_drop", WouldDrop)
-        patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
-        patch.setattr(Table, "read", lambda _table: kernel.table)
-        patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))
-        patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))
-        patch.setattr(Table, "apply", lambda _table, ruleset: kernel.apply_table(ruleset))
-        patch.setattr(connections, "interfaces", lambda: ["backendai0", "eth0"])
-        patch.setattr(connections, "TRACKED", Path("/nowhere"))
-        patch.setattr(connections, "CONNECTIONS_TABLE", FakeTable(kernel))
-        patch.setattr(sync, "external_interfaces", lambda: ["eth0"])
-        patch.setattr(sync, "name_servers", list)
-        yield kernel
+    patch.setattr(iproute, "_run_input", kernel)
+    patch.setattr(iproute.LinkState, "links", property(lambda _look: {name: {"ifname": name} for name in kernel.links}))
+    patch.setattr(iproute, "show", lambda *words: [{"ifname": words[-1]}] if words[-1] in kernel.links else [])
+    patch.setattr(vxlan, "_why_recreate", lambda _wanted, _link: "")
+    patch.setattr(vxlan, "_plan_adjustments", lambda _wanted, _link: [])
+    patch.setattr(vxlan, "_plan_entries", lambda _wanted, _look: [])
+    patch.setattr(vxlan, "plan_without_addresses", lambda _name, _look: [])
+    patch.setattr(links, "plan_bridge", lambda _bridge, _look: [])
+    patch.setattr(interfaces, "plan_container_networks", kernel.plan_container_networks)
+    patch.setattr(interfaces, "plan_translation", lambda *_container, **_state: [])
+    patch.setattr(agent_needs, "NEEDS", agent_needs.NEEDS[-1:])
+    patch.setattr(agent_needs, "engine_rules_exist", lambda: kernel.engine_rules)
+    patch.setattr(iproute.LinkState, "way_out", WayOut("eth0", 1500))
+    patch.setattr(interfaces, "RETRY_SECONDS", 0.0)
+    patch.setattr(iproute.LinkState, "addresses", property(lambda _look: {"backendai0": [{"local": "172.18.0.1"}]}))
+    patch.setattr(sync, "read_pins", lambda _look: [])
+    patch.setattr(sync, "read_would_drop", WouldDrop)
+    patch.setattr(sync, "plan_stale_neighbours", lambda _look: [])
+    patch.setattr(Table, "read", lambda _table: kernel.table)
+    patch.setattr(Table, "plan", lambda _table, ruleset: kernel.plan_table(ruleset))
+    patch.setattr(Table, "check", lambda _table, ruleset: kernel.check_table(ruleset))
+    patch.setattr(Table, "apply", lambda _table, ruleset: kernel.apply_table(ruleset))
+    patch.setattr(connections, "interfaces", lambda: ["backendai0", "eth0"])
+    patch.setattr(connections, "TRACKED", Path("/nowhere"))
+    patch.setattr(connections, "CONNECTIONS_TABLE", FakeTable(kernel))
+    patch.setattr(sync, "external_interfaces", lambda: ["eth0"])
+    patch.setattr(sync, "name_servers", list)
+    return kernel

@@ -26,7 +26,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._network.iproute import NetworkError
 from ansible_collections.backendai.cluster.plugins.modules import agent_firewall
 from tests.unit.builders import held, plan
-from tests.unit.fake_network import FakeNetwork, patched_network
+from tests.unit.fake_network import FakeNetwork, patch_network
 from tests.unit.foreign_firewalls import Host, on_host
 from tests.unit.module_runs import result_of
 from tests.unit.uptime import Uptime, uptime_of_numbers
@@ -57,10 +57,9 @@ ASKED = Firewall(
 
 
 @pytest.fixture
-def kernel() -> Iterator[FakeNetwork]:
+def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
     """Return the kernel of the host."""
-    with patched_network() as names:
-        yield names
+    return patch_network(monkeypatch)
 
 
 @pytest.fixture

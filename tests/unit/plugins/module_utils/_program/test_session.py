@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.ownersh
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
 from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
-from tests.unit.fake_network import patched_network
+from tests.unit.fake_network import patch_network
 from tests.unit.phases import NOWHERE, failure_of, result_of
 
 BATCH = plan({"agent1": 1}, command="python train.py")
@@ -40,12 +39,12 @@ def store(agent: dict[str, Any]) -> Store:
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDocker]:
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
     """Return the running engine of the agent."""
     engine = FakeDocker()
     monkeypatch.setattr(session, "connect", lambda address: engine if address == NOWHERE else None)
-    with patched_network():
-        yield engine
+    patch_network(monkeypatch)
+    return engine
 
 
 def exited_main1() -> dict[str, Any]:
