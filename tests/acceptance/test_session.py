@@ -63,8 +63,8 @@ def test_each_container_runs_with_the_same_resources_and_together_they_are_on_al
         assert settings["CpusetCpus"].isdecimal()
         assert settings["PidsLimit"] == 4096 + 512
         assert settings["LogConfig"]["Config"] == {"max-size": str(20 << 20), "max-file": "5"}
-        given = {name for name, value in settings.items() if (value or None) != (plain.get(name) or None)}
-        assert given - {"PortBindings"} == OTHER_THAN_PLAIN
+        other = {name for name, value in settings.items() if (value or None) != (plain.get(name) or None)}
+        assert other - {"PortBindings"} == OTHER_THAN_PLAIN
         assert (settings["CapDrop"], sorted(settings["CapAdd"])) == (["ALL"], ["NET_RAW", "SYS_NICE"])
         assert settings["SecurityOpt"] == ["no-new-privileges"]
         assert bool(settings["PortBindings"]) is (container["Config"]["Hostname"] == "main1")
@@ -88,14 +88,18 @@ def test_names_resolve_to_addresses_on_the_network_of_the_session(train: Trainin
     assert in_all(kernels, "ls /sys/class/net | sort") == ["cluster0\neth0\nlo\n"] * 4
     assert in_all(kernels, "(echo 192.0.2.9 main1 >> /etc/hosts) 2> /dev/null || echo refused") == ["refused\n"] * 4
     # Each agent sends what is for a container of another one there, and nothing elsewhere.
-    macs = [text.strip() for text in in_all(kernels, "cat /sys/class/net/cluster0/address")]
+    macs = in_all(kernels, "cat /sys/class/net/cluster0/address")
     device = session_link(train.session.record["id"])
     for agent in AGENTS:
-        others = [(*each, kernel) for *each, kernel in zip(macs, own, kernels, strict=True) if kernel["agent"] != agent]
-        forwarding = run_on(agent, f"bridge fdb show dev {device} | awk '/ dst / {{print $1, $3}}'").splitlines()
-        assert sorted(forwarding) == sorted(f"{mac} {address(kernel['agent'])}" for mac, _own, kernel in others)
-        neighbours = run_on(agent, f"ip neigh show dev {device} nud permanent | awk '{{print $1, $3}}'").splitlines()
-        assert sorted(neighbours) == sorted(f"{each.strip()} {mac}" for mac, each, _kernel in others)
+        forwarding, neighbours = [], []
+        for kernel, mac, inner in zip(kernels, macs, own, strict=True):
+            if kernel["agent"] != agent:
+                forwarding.append(f"{mac.strip()} {address(kernel['agent'])}")
+                neighbours.append(f"{inner.strip()} {mac.strip()}")
+        listed = run_on(agent, f"bridge fdb show dev {device} | awk '/ dst / {{print $1, $3}}'")
+        assert sorted(listed.splitlines()) == sorted(forwarding)
+        listed = run_on(agent, f"ip neigh show dev {device} nud permanent | awk '{{print $1, $3}}'")
+        assert sorted(listed.splitlines()) == sorted(neighbours)
 
 
 def test_an_agent_has_no_address_in_the_network_of_a_session(train: Training, sessions: Sessions) -> None:
