@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM
-from tests.integration.interruptions import await_task
+from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     BUSYBOX,
     TIMEOUT,
@@ -92,31 +93,57 @@ def test_a_failed_rollback_is_completed_by_the_next_run(sessions: Sessions, tmp_
     assert agent_state() == sessions.initial_state
 
 
-def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
-    agent1_sessions: Sessions, tmp_path: Path
-) -> None:
-    """The agent's requests go on after the run has ended: its engine stands still, from the survey until then."""
-    sessions = agent1_sessions
+@contextmanager
+def claiming_without_engine(sessions: Sessions, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a run, and yield it while agent1, whose engine stands still since the survey, works on its claim."""
     stop = shlex.join(ssh("agent1", PAUSE_ENGINE))
-    template = tmp_path / "hosts.j2"
+    template = folder / "hosts.j2"
     template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
     request = {**SMALL, "image": BUSYBOX, "hosts_template": str(template), "designated_agents": ["agent1"]}
     variables = {f"session_{key}": value for key, value in {**request, "name": sessions.name}.items()}
     try:
-        with launch(command("create_session", tmp_path, variables)) as run:
+        with launch(command("create_session", folder, variables)) as run:
             printed = await_task(run, TASK_CLAIM)
             assert f"{TASK_CLAIM}: begun" in printed, printed
             wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() != "0")
-            run.send_signal(signal.SIGINT)
+            yield run
             run.communicate(timeout=TIMEOUT)
+        assert run.returncode != 0
     finally:
         run_on("agent1", RESUME_ENGINE)
         wait_until(lambda: takes_sessions("agent1"))
-    assert run.returncode != 0
+
+
+def require_nothing_left(sessions: Sessions) -> None:
+    """Check that a session whose run has been broken off has ended, once agent1's requests have, too."""
     wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() == "0")
     assert sessions.run("schedule_sessions").code == 0
     assert [entry["state"] for entry in queue_entries().values() if entry["name"] == sessions.name] == ["TERMINATED"]
     assert agent_state() == sessions.initial_state
+
+
+def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
+    agent1_sessions: Sessions, tmp_path: Path
+) -> None:
+    """The agent's requests go on after the run has ended."""
+    with claiming_without_engine(agent1_sessions, tmp_path) as run:
+        run.send_signal(signal.SIGINT)
+    require_nothing_left(agent1_sessions)
+
+
+@pytest.mark.parametrize("playbook", ["schedule_sessions", "terminate_session"])
+def test_what_a_killed_run_has_asked_for_claims_nothing_once_its_session_has_ended(
+    agent1_sessions: Sessions, tmp_path: Path, playbook: str
+) -> None:
+    """The request, which stands still, goes on after the next run has found nothing of it."""
+    sessions, requests = agent1_sessions, f"--full '{PROGRAM}'"
+    with claiming_without_engine(sessions, tmp_path) as run:
+        run_on("agent1", f"pkill --signal STOP {requests}")
+        kill_run(run)
+    ended = sessions.run(playbook, **({"name": sessions.name} if playbook == "terminate_session" else {}))
+    assert (ended.code, stored_session_counts()) == (0, ["0", "0", "0"]), ended.output
+    run_on("agent1", f"pkill --signal CONT {requests}")
+    require_nothing_left(sessions)
 
 
 def test_session_with_a_blocked_tunnel_is_not_running(sessions: Sessions) -> None:

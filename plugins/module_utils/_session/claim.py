@@ -20,10 +20,10 @@ from .._host import machine
 from .._host.deadline import deadline_in
 from .._host.local_session import LocalSession
 from .._host.path_look import Folder
-from .._host.rolled_back import has_rolled_back
 from .._host.ssh_keys import ensure_keys
 from .._host.store import Store
 from .._host.threads import in_threads
+from .._host.withdrawn import is_withdrawn
 from .._model.capacity import fits
 from .._model.change import Change
 from .._model.devices import CUDA_PREFIX, PinnedResources
@@ -142,9 +142,11 @@ def claim(
 
 
 def _read_stored(store: Store, request: ClaimRequest) -> LocalSession | None:
-    """Return the session as it is stored. Raises :class:`ClaimRefusedError` if the run has rolled back meanwhile."""
-    if has_rolled_back(request.nonce):
+    """Return the session as it is stored. Raises :class:`ClaimRefusedError` if it has been removed meanwhile."""
+    if is_withdrawn(request.nonce):
         raise ClaimRefusedError(f"the run that asked for {request.plan.name!r} has ended, and has rolled back")
+    if is_withdrawn(request.plan.id):
+        raise ClaimRefusedError(f"the session {request.plan.name!r} has been ended")
     return store.session(request.plan.id)
 
 

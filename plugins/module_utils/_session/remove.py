@@ -14,8 +14,8 @@ from .._docker.sdk import docker
 from .._firewall.sync import apply_ruleset
 from .._host.home_removal import start_removal
 from .._host.local_session import LocalSession
-from .._host.rolled_back import note_rollback
 from .._host.store import CorruptStateError, NotProvisionedError, Store
+from .._host.withdrawn import withdraw
 from .._model.change import Change
 from .._model.network import bridge_name, vxlan_link_name
 from .._network.iproute import remove_link
@@ -39,15 +39,17 @@ def remove_claimed(
 
     ``unrouted`` says whether all gateways have removed its route. A slice that this run has committed is removed too,
     if another agent failed: a session is never left incomplete. One that an earlier run committed has that run's nonce,
-    and is kept. A request of the run that is still under way here claims nothing any more.
+    and is kept. A request that is still under way here claims nothing any more: of that run, or without a nonce, of any
+    run for this session.
     """
 
     def is_ours(session: LocalSession | None) -> bool:
         return nonce is None or (session is not None and session.nonce == nonce)
 
-    if nonce is not None and not check_mode:
-        with store.lock():
-            note_rollback(nonce)
+    if not check_mode:
+        # An end needs no space: what is claimed after all expires.
+        with contextlib.suppress(OSError), store.lock():
+            withdraw(nonce or session_id)
     # A run that rolls back has not sent a route yet.
     unrouted = unrouted or nonce is not None
     return remove_if(client, store, session_id, is_ours, unrouted=unrouted, end=end, check_mode=check_mode)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...module_utils._model.session import MAIN1, STOPPED
@@ -18,7 +18,6 @@ from .._queue.entry import (
     RUNNING,
     TERMINATING,
     QueueEntry,
-    ending_ids,
     mark_running,
     mark_terminated,
     mark_terminating,
@@ -47,27 +46,39 @@ class ReconcileActions:
         return sorted({*self.end, *self.restart, *self.agents_with_expired_claims})
 
 
+@dataclasses.dataclass(frozen=True)
+class AgentAnswers:
+    """What agents that have been asked say of all sessions.
+
+    ``unreadable`` are, by agent, the ids of sessions that it holds and cannot read; it was read after ``since``, in
+    seconds since the epoch. ``cleared`` are, by session id, the agents that have removed what they had of it.
+    """
+
+    unreadable: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    since: float = 0.0
+    cleared: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+
+
 def reconcile(
     entries: Iterable[QueueEntry],
     held: Mapping[str, Parts],
     unreachable: Collection[str],
     end_orphaned: bool,
     now: float,
-    surveyed: Mapping[str, Collection[str]] | None = None,
-    surveyed_since: float = 0.0,
+    answers: AgentAnswers | None = None,
 ) -> ReconcileActions:
     """Return the actions that follow from the queue and from what agents hold, by session id.
 
     A session without an entry is left alone: whoever started it ends it. ``unreachable`` are the agents of the
     inventory without facts. Entries of runs that died must have the state ``CREATING`` and no owner; they are ended
-    only with ``end_orphaned``. The agents ``surveyed`` were read after ``surveyed_since``, each with the ids of
-    sessions that it holds and cannot read: a session that started earlier and that none of them holds has ended
-    elsewhere; the plan of one that waits is forgotten then, since nothing is left of its last start. Times are in
-    seconds since the epoch.
+    only with ``end_orphaned``. A session that started before the ``answers``, and that none of its agents holds, has
+    ended elsewhere; the plan of one that waits is forgotten then, since nothing is left of its last start. An agent
+    that holds no part of a session that ends is asked, too, until it has cleared it: a request of a run that died may
+    be about to claim there. ``now`` is in seconds since the epoch.
     """
-    listed = list(entries)
+    listed, answers = list(entries), answers or AgentAnswers()
     sessions = find_sessions(held, recorded_plans(listed))
-    unreadable = _group((session_id, agent) for agent, ids in (surveyed or {}).items() for session_id in ids)
+    unreadable = _group((session_id, agent) for agent, ids in answers.unreadable.items() for session_id in ids)
     completed_starts = [
         mark_running(entry, now, _record(sessions[entry.id], entry, "RUNNING"))
         for entry in listed
@@ -76,20 +87,24 @@ def reconcile(
     vanished = [
         entry
         for entry in listed
-        if entry.id not in sessions and entry.updated_at < surveyed_since and _has_vanished(entry, surveyed or {})
+        if entry.id not in sessions and entry.updated_at < answers.since and _has_vanished(entry, answers.unreadable)
     ]
     forgotten = [dataclasses.replace(entry, plan=None) for entry in vanished if entry.state == PENDING]
     by_id = {entry.id: entry for entry in [*listed, *completed_starts, *forgotten]}
     parts = {session_id: session.parts for session_id, session in sessions.items()}
-    parts |= {session_id: held[session_id] for session_id in ending_ids(by_id.values()) if session_id in held}
+
+    def may_hold(session_id: str, agent: str) -> bool:
+        """Return whether an agent that answers holds a part of a session, or may do so by the time that it is asked."""
+        read = {*held.get(session_id, ()), *unreadable.get(session_id, ())}
+        return agent in read or (agent in answers.unreadable and agent not in answers.cleared.get(session_id, ()))
+
+    def left_on(entry: QueueEntry) -> list[str]:
+        """Return the agents that have to be asked, now or when they answer again, to end a session."""
+        agents = entry.agents if entry.state == TERMINATING else entry.plan.agents if entry.plan else ()
+        return [agent for agent in agents if agent in unreachable or may_hold(entry.id, agent)]
+
     save = [
-        _next_entry(
-            entry,
-            parts.get(entry.id, {}),
-            [*unreachable, *unreadable.get(entry.id, ())],
-            end_orphaned=end_orphaned,
-            now=now,
-        )
+        _next_entry(entry, parts.get(entry.id, {}), left_on, end_orphaned=end_orphaned, now=now)
         for entry in by_id.values()
     ]
     save += [_vanished_entry(entry, now) for entry in vanished if entry.state == RUNNING]
@@ -102,12 +117,7 @@ def reconcile(
     changed = {entry.id: entry for entry in [*completed_starts, *forgotten, *save] if entry is not None}
     ending = [entry for entry in {**by_id, **changed}.values() if entry.state == TERMINATING]
     return ReconcileActions(
-        end=_group(
-            (agent, entry.id)
-            for entry in ending
-            for agent in (*held.get(entry.id, {}), *unreadable.get(entry.id, ()))
-            if agent in entry.agents
-        ),
+        end=_group((agent, entry.id) for entry in ending for agent in entry.agents if may_hold(entry.id, agent)),
         restart=_group(
             (agent, session_id)
             for session_id, session in committed.items()
@@ -148,30 +158,22 @@ def find_end_reason(session: Session, now: float) -> tuple[str, int | None]:
 def _next_entry(
     entry: QueueEntry,
     parts: Parts,
-    unreachable: Collection[str],
+    left_on: Callable[[QueueEntry], list[str]],
     *,
     end_orphaned: bool,
     now: float,
 ) -> QueueEntry | None:
-    """Return the changed entry; ``None`` if it stays as it is."""
+    """Return the changed entry; ``None`` if it stays as it is. ``left_on`` are the agents to end it on."""
     if timed_out(entry, now) and not any(part.committed for part in parts.values()):
         reason = f"it waited longer than session_pending_timeout, {entry.pending_timeout} seconds"
         record = ended_record(entry.record, "CANCELLED", reason, None, entry.enqueued_at, now)
-        away = [agent for agent in entry.plan.agents if agent in unreachable] if entry.plan else []
-        return mark_terminating(entry, record, away, now) if away else mark_terminated(entry, record, now)
+        return _mark_ending(entry, record, left_on(entry), now)
     if _is_orphaned(entry) and end_orphaned:
         record = ended_record(entry.record, "ERROR", "the run that created it was killed", None, entry.enqueued_at, now)
-        if not parts:
-            return (
-                mark_terminating(entry, record, unreachable, now)
-                if unreachable
-                else mark_terminated(entry, record, now)
-            )
-        agents = entry.plan.agents if entry.plan else list(parts)
-        planned = session_record(entry.plan, "ERROR") if entry.plan else {}
-        return mark_terminating(entry, {**planned, **_end_fields(record)}, agents, now)
+        planned = session_record(entry.plan, "ERROR") if entry.plan and parts else record
+        return _mark_ending(entry, {**planned, **_end_fields(record)}, left_on(entry), now)
     if entry.state == TERMINATING:
-        remaining = [agent for agent in entry.agents if agent in parts or agent in unreachable]
+        remaining = left_on(entry)
         if not remaining:
             return mark_terminated(entry, entry.record, now)
         if tuple(remaining) != entry.agents:
@@ -179,11 +181,16 @@ def _next_entry(
     return None
 
 
-def _has_vanished(entry: QueueEntry, surveyed: Mapping[str, Collection[str]]) -> bool:
+def _mark_ending(entry: QueueEntry, record: dict[str, Any], agents: Collection[str], now: float) -> QueueEntry:
+    """Return the entry of a session that ends before it has started."""
+    return mark_terminating(entry, record, agents, now) if agents else mark_terminated(entry, record, now)
+
+
+def _has_vanished(entry: QueueEntry, unreadable: Mapping[str, Collection[str]]) -> bool:
     """Return whether nothing is left of a session without parts: all of the agents of its plan could say so."""
     if entry.plan is None:
         return False
-    return all(agent in surveyed and entry.id not in surveyed[agent] for agent in entry.plan.agents)
+    return all(agent in unreadable and entry.id not in unreadable[agent] for agent in entry.plan.agents)
 
 
 def _vanished_entry(entry: QueueEntry, now: float) -> QueueEntry:

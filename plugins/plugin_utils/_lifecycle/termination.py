@@ -63,9 +63,9 @@ def end_session(
 ) -> Termination:
     """Return how the session of that name or id ends; there are no actions if no such session exists.
 
-    A PENDING session is cancelled; the entry lists agents of its last start that cannot be asked. A session on agents
-    is removed from all of its plan, and from every agent that says that it holds a part; with ``force`` from those that
-    are reachable, and the entry lists the others. One without a record has an id only, and is removed from the agents
+    A PENDING session is cancelled, and removed from the agents of its last start. A session on agents is removed from
+    all of its plan, and from every agent that says that it holds a part; with ``force`` from those that are reachable,
+    and the entry lists the others. One without a record has an id only, and is removed from the agents
     that hold it. Raises :class:`ValidationError` or :class:`PlanningError` with one sentence.
     """
     entry = find_entry(name, session_id, entries)
@@ -80,9 +80,11 @@ def end_session(
         )
     if entry.state in (PENDING, CREATING):
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
-        away = tuple(agent for agent in entry.plan.agents if agent not in cluster.facts) if entry.plan else ()
-        note = mark_terminating(entry, record, away, now) if away else mark_terminated(entry, record, now)
-        return Termination(record, note, unreachable=away)
+        # Requests of a run that died may be about to claim on agents that hold nothing yet.
+        named = entry.plan.agents if entry.plan else ()
+        note = mark_terminating(entry, record, named, now) if named else mark_terminated(entry, record, now)
+        away = tuple(agent for agent in named if agent not in cluster.facts)
+        return Termination(record, note, tuple(agent for agent in named if agent not in away), away)
     holders = cluster.holders(entry.id)
     away = tuple(agent for agent in entry.agents if agent not in holders)
     again = mark_terminating(entry, entry.record, [*holders, *away], now) if holders else None

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from .._lifecycle.absence import describe_cut_off, end_lost
-from .._lifecycle.reconcile import ReconcileActions, reconcile
+from .._lifecycle.reconcile import AgentAnswers, ReconcileActions, reconcile
 from .._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans
 from .._lifecycle.termination import add_end_results
 from .._planner.cluster_state import ClusterState
@@ -83,7 +83,8 @@ def reconcile_queue(
         gone = {entry.id: entry for entry in end_lost(entries, cluster.sessions, lost, lost_after, now)}
         current = [_with_ends(gone.get(entry.id, entry), ends) for entry in entries]
         read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
-        actions = reconcile(current, cluster.held, unreachable, abandoned, now, read, started_at)
+        said = AgentAnswers(read, started_at, ends)
+        actions = reconcile(current, cluster.held, unreachable, abandoned, now, said)
         # Another run has ended it meanwhile, and does not know what this one was told.
         told = {entry.id: entry for entry in current if entry.state == TERMINATED and entry.id in ends}
         to_save = [*{**gone, **told, **{entry.id: entry for entry in actions.entries_to_save}}.values()]

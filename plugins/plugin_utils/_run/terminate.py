@@ -65,7 +65,7 @@ def _begin(run: SessionRun) -> Termination:
             raise NotEndedError(as_sentence(str(error))) from None
         if end.note and not site.check_mode:
             site.queue.save(end.note)
-    run.outcome.changed |= end.note is not None and not end.agents
+    run.outcome.changed |= end.note is not None
     return end
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_vacated
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import reconcile
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import AgentAnswers, reconcile
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
     build_gateway_update,
     find_vacated,
@@ -58,8 +58,9 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
     cluster = dataclasses.replace(cluster, records=recorded_plans(entries))
     for entry in entries:
         owner_is_alive(entry, 7200.0)
+    answers = AgentAnswers(dict.fromkeys(cluster.facts, ()), NOW)
     for end_orphaned in (True, False):
-        actions = reconcile(entries, cluster.held, ["agent9"], end_orphaned, NOW, dict.fromkeys(cluster.facts, ()), NOW)
+        actions = reconcile(entries, cluster.held, ["agent9"], end_orphaned, NOW, answers)
         for entry in actions.entries_to_save:
             assert QueueEntry.from_json(entry.to_json(), "x.json") == QueueEntry.from_json(entry.to_json(), "x.json")
     expired_history(entries, NOW, 30)

@@ -23,6 +23,8 @@ from tests.unit.plugins.action.stages import Reconcile
 
 AGENTS = ["agent1", "agent2", "agent3"]
 ARGUMENTS: dict[str, Any] = {"agents": AGENTS}
+REMOVED = {**ARGUMENTS, "ends": {SESSION_ID: {"agent1": {}, "agent2": {}}}}
+"""Those of the look after agents have answered that they have removed the session."""
 KILLED = dataclasses.replace(current_owner(), started="0")
 DAY = 86400.0
 ENDED_LINE = "Session train-llm is TERMINATED: the command ended with exit code 3."
@@ -96,7 +98,7 @@ def test_record_of_a_session_that_its_agent_cannot_read_is_kept(run: Run, queue:
 def test_removed_session_moves_to_the_history(run: Run, queue: QueueStore, printed: list[str]) -> None:
     record(queue)
     run(Reconcile, ARGUMENTS, answers(**finished()))
-    assert run(Reconcile, ARGUMENTS, answers())["agents"] == []
+    assert run(Reconcile, REMOVED, answers())["agents"] == []
     (entry,) = queue.entries()
     assert (entry.state, entry.record["exit_code"], printed) == ("TERMINATED", 3, [ENDED_LINE])
 
@@ -106,19 +108,20 @@ def test_ended_session_is_removed_from_a_returning_agent(run: Run, queue: QueueS
     facts = finished()
     record(queue)
     run(Reconcile, ARGUMENTS, answers("agent2", **facts))
-    run(Reconcile, ARGUMENTS, answers("agent2"))
+    run(Reconcile, REMOVED, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
     assert run(Reconcile, ARGUMENTS, answers(agent2=facts["agent2"]))["end"] == {"agent2": [SESSION_ID]}
-    run(Reconcile, ARGUMENTS, answers())
+    run(Reconcile, REMOVED, answers())
     assert [entry.state for entry in queue.entries()] == ["TERMINATED"]
 
 
 def test_what_agents_report_of_ends_is_saved_with_the_sessions_that_end(run: Run, queue: QueueStore) -> None:
     for number in (1, 2, 3):
         queue.save(requested(number, state="TERMINATING", spec=None, agents=("agent1", "agent2")))
-    ended = queue.entries()[0].id
+    ended, *others = (entry.id for entry in queue.entries())
     ends = {
         ended: {"agent1": {"grace_exceeded": True, "lost_output": ["main1"]}, "agent2": {}},
+        **{session_id: {"agent1": {}} for session_id in others},
         "of nobody": {"agent1": {}},
     }
     run(Reconcile, {**ARGUMENTS, "ends": ends}, answers("agent2"))
@@ -179,7 +182,7 @@ def test_session_on_a_lost_agent_ends_where_it_can_be_reached(run: Run, queue: Q
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
     del printed[:]
     assert run(Reconcile, ARGUMENTS, away)["end"] == {"agent1": [SESSION_ID]}
-    run(Reconcile, ARGUMENTS, answers("agent2"))
+    run(Reconcile, REMOVED, answers("agent2"))
     assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
     reason = "agent2 did not answer for 600 seconds and session_failure_policy is terminate"
     assert printed == [f"Session {queue.entries()[0].name} is TERMINATED: {reason}."]

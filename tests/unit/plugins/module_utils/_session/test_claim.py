@@ -118,6 +118,15 @@ def test_a_request_that_is_under_way_when_its_run_rolls_back_claims_nothing(
 
 
 @pytest.mark.usefixtures("facts")
+def test_a_session_that_has_been_ended_is_not_claimed_any_more(engine: Any, store: Store) -> None:
+    """A request of a run that was killed goes on; nobody knows its nonce."""
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=True) == []
+    assert claimed(engine, store, nonce="nonce-1").keys
+    assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
+    assert refusal(engine, store) == "the session 'train-llm' has been ended"
+
+
+@pytest.mark.usefixtures("facts")
 @pytest.mark.parametrize("applied_next", [False, True], ids=["a request of its own", "applied by the same request"])
 def test_rules_are_applied_once(engine: Any, store: Store, kernel: FakeNetwork, applied_next: bool) -> None:
     """Between a claim of its own and its application may be minutes, in which nothing must be missing."""

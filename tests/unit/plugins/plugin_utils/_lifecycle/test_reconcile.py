@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.backendai.cluster.plugins.module_utils._model.held_session import ContainerState, by_state
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import (
+    AgentAnswers,
     ReconcileActions,
     find_end_reason,
     reconcile,
@@ -62,8 +63,9 @@ def is_due(
     unreachable: Collection[str] = (),
     *,
     given_up: bool = False,
+    answers: AgentAnswers | None = None,
 ) -> ReconcileActions:
-    return reconcile(entries, sessions, unreachable, given_up, LATER)
+    return reconcile(entries, sessions, unreachable, given_up, LATER, answers)
 
 
 def due(of: SessionPlan, *unreachable: str, **state: Any) -> ReconcileActions:
@@ -128,21 +130,24 @@ def retried(**changes: Any) -> QueueEntry:
     return requested(**{"id": SESSION_ID, "plan": plan(), "updated_at": NOW, **changes})
 
 
-def test_agents_of_the_last_start_that_do_not_answer_are_cleared_after_a_timeout() -> None:
+def test_agents_of_the_last_start_are_cleared_after_a_timeout() -> None:
     entry = retried(pending_timeout=60, enqueued_at=LATER - 60)
     (saved,) = is_due([entry], {}, ["agent2", "agent3"]).entries_to_save
     assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2",), "CANCELLED")
     (ended,) = is_due([entry], {}, ["agent3"]).entries_to_save
     assert ended.state == "TERMINATED"
+    # It may be about to claim for a run that died.
+    actions = is_due([entry], {}, answers=AgentAnswers({"agent1": (), "agent2": ()}, NOW))
+    assert actions.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
 
 
 def test_a_session_that_waits_forgets_the_start_of_which_nothing_is_left() -> None:
     surveyed: dict[str, Any] = {"agent1": (), "agent2": ()}
     entry = retried()
-    (saved,) = reconcile([entry], {}, (), False, LATER, surveyed, NOW + 1).entries_to_save
+    (saved,) = is_due([entry], {}, answers=AgentAnswers(surveyed, NOW + 1)).entries_to_save
     assert saved == dataclasses.replace(entry, plan=None)
     late = dataclasses.replace(entry, pending_timeout=60)
-    assert [e.state for e in reconcile([late], {}, (), False, LATER, surveyed, NOW + 1).entries_to_save] == [
+    assert [e.state for e in is_due([late], {}, answers=AgentAnswers(surveyed, NOW + 1)).entries_to_save] == [
         "TERMINATED"
     ]
 
@@ -160,7 +165,7 @@ def test_a_session_that_waits_forgets_the_start_of_which_nothing_is_left() -> No
 def test_a_session_that_waits_keeps_the_plan_of_which_a_part_may_be_left(
     surveyed: dict[str, Any], since: float, held: dict[str, Parts]
 ) -> None:
-    assert reconcile([retried()], held, (), False, LATER, surveyed, since) == NOTHING
+    assert is_due([retried()], held, answers=AgentAnswers(surveyed, since)) == NOTHING
 
 
 # ---- ended sessions
@@ -343,14 +348,34 @@ def test_a_killed_run_that_had_claimed_nothing_is_an_error_in_the_history() -> N
 
 def test_unreachable_agents_are_cleared_of_claims_of_a_killed_run() -> None:
     (saved,) = is_due([own_start()], {}, ["agent2", "agent3"], given_up=True).entries_to_save
-    assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2", "agent3"), "ERROR")
+    assert (saved.state, saved.agents, saved.record["status"]) == ("TERMINATING", ("agent2",), "ERROR")
     actions = is_due([saved], sessions_on_agents(plan(), "agent1", **CLAIM), ["agent3"])
     assert (actions.end, actions.entries_to_save) == ({"agent2": [SESSION_ID]}, ())
 
 
+@pytest.mark.parametrize(
+    "sessions", [{}, sessions_on_agents(plan(), "agent2", **CLAIM)], ids=["nothing yet", "one agent has claimed"]
+)
+def test_agents_that_may_still_claim_for_a_killed_run_are_asked_until_they_answer(sessions: dict[str, Parts]) -> None:
+    surveyed: dict[str, Any] = {"agent1": (), "agent2": (), "agent3": ()}
+
+    def next_actions(entry: QueueEntry, held: dict[str, Parts], *cleared: str) -> ReconcileActions:
+        return is_due([entry], held, given_up=True, answers=AgentAnswers(surveyed, 0.0, {SESSION_ID: cleared}))
+
+    actions = next_actions(own_start(), sessions)
+    assert actions.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
+    (saved,) = actions.entries_to_save
+    assert (saved.state, saved.agents, len(saved.record["kernels"])) == ("TERMINATING", ("agent1", "agent2"), 4)
+    actions = next_actions(saved, {}, "agent1")
+    (left,) = actions.entries_to_save
+    assert (actions.end, left.state, left.agents) == ({"agent2": [SESSION_ID]}, "TERMINATING", ("agent2",))
+    (ended,) = next_actions(left, {}, "agent1", "agent2").entries_to_save
+    assert (ended.state, ended.record["status"]) == ("TERMINATED", "ERROR")
+
+
 @pytest.mark.parametrize("state", [CLAIM, GIVEN_UP], ids=["in time", "over"])
 def test_what_a_killed_run_had_claimed_is_taken_away(state: dict[str, Any]) -> None:
-    actions = is_due([own_start()], sessions_on_agents(plan(), "agent2", **state), given_up=True)
+    actions = is_due([own_start()], sessions_on_agents(plan(), "agent2", **state), ["agent2"], given_up=True)
     assert actions.end == {"agent1": [SESSION_ID]}
     (saved,) = actions.entries_to_save
     assert (saved.state, saved.agents, saved.record["status"], saved.record["reason"]) == (
@@ -505,7 +530,7 @@ def test_a_session_that_was_started_here_ends_like_any_other() -> None:
 
 def test_a_session_that_no_agent_holds_has_ended_elsewhere() -> None:
     entry = running(updated_at=NOW)
-    (saved,) = reconcile([entry], {}, (), False, LATER, {"agent1": (), "agent2": ()}, NOW + 1).entries_to_save
+    (saved,) = is_due([entry], {}, answers=AgentAnswers({"agent1": (), "agent2": ()}, NOW + 1)).entries_to_save
     assert (saved.state, saved.spec, saved.plan) == ("TERMINATED", None, None)
     assert saved.record["reason"] == "no agent holds a part of it any more"
 
@@ -516,16 +541,18 @@ def test_a_session_that_no_agent_holds_has_ended_elsewhere() -> None:
     ids=["an agent was not read", "agents were read before it started", "none was read"],
 )
 def test_a_session_that_may_run_keeps_its_request(surveyed: list[str], since: float) -> None:
-    assert reconcile([running(updated_at=NOW)], {}, (), False, LATER, dict.fromkeys(surveyed, ()), since) == NOTHING
+    answers = AgentAnswers(dict.fromkeys(surveyed, ()), since)
+    assert is_due([running(updated_at=NOW)], {}, answers=answers) == NOTHING
 
 
 @pytest.mark.parametrize("entry", [running(updated_at=NOW), ending("agent1")], ids=["running", "ending"])
 def test_a_session_that_an_agent_cannot_read_has_not_ended(entry: QueueEntry) -> None:
     damaged = {"agent1": [SESSION_ID], "agent2": []}
-    actions = reconcile([entry], {}, (), True, LATER, damaged, NOW + 1)
+    actions = is_due([entry], {}, given_up=True, answers=AgentAnswers(damaged, NOW + 1))
     # What is ending needs no plan to be removed.
     assert actions.end == ({"agent1": [SESSION_ID]} if entry.state == "TERMINATING" else {})
     assert dataclasses.replace(actions, end={}) == NOTHING
     other = {"agent1": [], "agent2": [OTHER_ID]}
-    (saved,) = reconcile([entry], {}, (), True, LATER, other, NOW + 1).entries_to_save
+    answers = AgentAnswers(other, NOW + 1, cleared={SESSION_ID: ["agent1"]})
+    (saved,) = is_due([entry], {}, given_up=True, answers=answers).entries_to_save
     assert saved.state == "TERMINATED"

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runs that have rolled back here, by the nonces of their claims: none of their requests claims anything any more.
+"""What no request may claim here any more: what a run has rolled back, by its nonce, and sessions that ended, by id.
 
 A request goes on when its connection ends. One that has not claimed yet, because a mount or an ended session takes
-long, would otherwise do so after the run has removed all that it found.
+long, would otherwise do so after all that was found has been removed.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 
 from .deadline import read_uptime
 
-FOLDER = Path("/run/backendai-rolled-back")
-"""An empty file for each nonce; its modification time is the uptime until which it is kept."""
+FOLDER = Path("/run/backendai-withdrawn")
+"""An empty file for each nonce and id; its modification time is the uptime until which it is kept."""
 
 KEPT_SECONDS = 3600
 """Longer than a request takes before it claims."""
 
 
-def note_rollback(nonce: str) -> None:
-    """Refuse further claims with this nonce. The caller holds the agent's lock, as a claim does."""
+def withdraw(key: str) -> None:
+    """Refuse further claims with a nonce, or of a session. The caller holds the agent's lock, as a claim does."""
     FOLDER.mkdir(mode=0o700, exist_ok=True)
     uptime = read_uptime()
     for path in FOLDER.iterdir():
         if path.stat().st_mtime < uptime:
             path.unlink()
-    path = FOLDER / nonce
+    path = FOLDER / key
     path.touch(mode=0o600)
     os.utime(path, (uptime + KEPT_SECONDS, uptime + KEPT_SECONDS))
 
 
-def has_rolled_back(nonce: str) -> bool:
-    """Return whether the run has rolled back. The caller holds the agent's lock."""
-    return (FOLDER / nonce).exists()
+def is_withdrawn(key: str) -> bool:
+    """Return whether claims with this nonce, or of this session, are refused. The caller holds the agent's lock."""
+    return (FOLDER / key).exists()
