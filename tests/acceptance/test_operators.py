@@ -191,7 +191,8 @@ def rules() -> Iterator[list[str]]:
 
 
 def test_rules_that_lock_the_operator_out_are_rolled_back(rules: list[str]) -> None:
-    locked = apply_firewall({"ssh_sources": [UNUSED_ADDRESS]}, "--timeout", "4", "--limit", "agent2")
+    variables = {"ssh_sources": [UNUSED_ADDRESS], "confirm_timeout": 30}
+    locked = apply_firewall(variables, "--timeout", "4", "--limit", "agent2")
     assert locked.returncode != 0
     sentence = f"firewall_ssh_sources: with {UNUSED_ADDRESS}/32, agent2 accepts no new SSH connection from here"
     assert sentence in unwrapped(locked.stdout)

@@ -26,6 +26,12 @@ class Hosts:
         self._options = [*options, "--limit", ",".join(["localhost", *(host.name for host in hosts)])]
         self.before = self.snapshots()
 
+    def first_in(self, group: str, folder: Path) -> Hosts:
+        """Return the first of them alone, in another group, too, as it is now."""
+        first, path = self.hosts[0], folder / f"{group}.json"
+        path.write_text(json.dumps({group: {"hosts": {first.name: {}}}}))
+        return Hosts([first], [*self._options, "-i", str(path)], folder)
+
     def snapshots(self) -> list[Snapshot]:
         """Return what is on each host."""
         texts = in_parallel(*(partial(host.run, run_line("snapshot")) for host in self.hosts))
