@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+#: A target begins once it is told to: the guard knows it by then.
+WHEN_TOLD = 'read -r _told && exec "$@" < /dev/null'
+
 #: What make tells its own targets, and must not tell those of another make.
 FROM_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
@@ -77,15 +80,18 @@ class Targets:
                 if self._ended:
                     return 1, 0.0
                 process = subprocess.Popen(
-                    ["make", "--no-print-directory", target],
+                    ["sh", "-c", WHEN_TOLD, "sh", "make", "--no-print-directory", target],
                     env=environment,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
                 self._running.add(process.pid)
                 self._tell("+", process.pid)
+                assert process.stdin
+                with process.stdin as begin:
+                    begin.write(b"\n")
             try:
                 _pid, status, usage = os.wait4(process.pid, 0)
             finally:

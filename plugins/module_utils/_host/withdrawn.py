@@ -36,4 +36,5 @@ def withdraw(key: str) -> None:
 
 def is_withdrawn(key: str) -> bool:
     """Return whether claims with this nonce, or of this session, are refused. The caller holds the agent's lock."""
-    return (FOLDER / key).exists()
+    path = FOLDER / key
+    return path.exists() and path.stat().st_mtime >= read_uptime()

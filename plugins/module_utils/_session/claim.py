@@ -50,6 +50,10 @@ class ClaimRefusedError(ClusterError):
     """The plan no longer fits this agent. The message is one sentence."""
 
 
+class SessionEndedError(ClusterError):
+    """The session has been ended while its start was under way. The message is one sentence."""
+
+
 class ClaimRequest(NamedTuple):
     """A run's claim on this agent. ``seconds`` is the time limit for the session to be committed.
 
@@ -88,8 +92,8 @@ def claim(
     Stale and expired sessions are removed first, and the folders of mounts and what others use are looked at, without
     the lock: all of it may take long. A committed session is not changed. The unfinished claim of another run is taken
     over: it keeps its keys, cores and devices and gets this run's nonce. If it has expired or has another plan, it is
-    removed and claimed again. Raises :class:`ClaimRefusedError`, :class:`NameTakenError`, :class:`GroupRefusedError` or
-    :class:`InnerFolderMissingError`; with ``check_mode`` nothing is written.
+    removed and claimed again. Raises :class:`ClaimRefusedError`, :class:`SessionEndedError`, :class:`NameTakenError`,
+    :class:`GroupRefusedError` or :class:`InnerFolderMissingError`; with ``check_mode`` nothing is written.
     """
     judge_groups(request.plan, request.agent, settings.docker_host)
     hostnames = [kernel.hostname for kernel in request.kernels]
@@ -142,11 +146,15 @@ def claim(
 
 
 def _read_stored(store: Store, request: ClaimRequest) -> LocalSession | None:
-    """Return the session as it is stored. Raises :class:`ClaimRefusedError` if it has been removed meanwhile."""
+    """Return the session as it is stored.
+
+    Raises :class:`ClaimRefusedError` if the run has rolled back meanwhile, :class:`SessionEndedError` if another one
+    has ended the session: then it must not be planned again.
+    """
     if is_withdrawn(request.nonce):
         raise ClaimRefusedError(f"the run that asked for {request.plan.name!r} has ended, and has rolled back")
     if is_withdrawn(request.plan.id):
-        raise ClaimRefusedError(f"the session {request.plan.name!r} has been ended")
+        raise SessionEndedError(f"the session {request.plan.name!r} has been ended")
     return store.session(request.plan.id)
 
 

@@ -49,7 +49,7 @@ def remove_claimed(
     if not check_mode:
         # An end needs no space: what is claimed after all expires.
         with contextlib.suppress(OSError), store.lock():
-            withdraw(nonce or session_id)
+            withdraw(session_id if nonce is None else nonce)
     # A run that rolls back has not sent a route yet.
     unrouted = unrouted or nonce is not None
     return remove_if(client, store, session_id, is_ours, unrouted=unrouted, end=end, check_mode=check_mode)

@@ -40,6 +40,11 @@ class ReconcileActions:
     agents_with_expired_claims: tuple[str, ...]
     entries_to_save: tuple[QueueEntry, ...]
 
+    def ending_only(self, ids: Collection[str]) -> ReconcileActions:
+        """Return the actions without the ends of other sessions."""
+        end = {agent: [each for each in ending if each in ids] for agent, ending in self.end.items()}
+        return dataclasses.replace(self, end={agent: ending for agent, ending in end.items() if ending})
+
     @property
     def agents(self) -> list[str]:
         """The agents that have to take action."""
@@ -50,11 +55,11 @@ class ReconcileActions:
 class AgentAnswers:
     """What agents that have been asked say of all sessions.
 
-    ``unreadable`` are, by agent, the ids of sessions that it holds and cannot read; it was read after ``since``, in
-    seconds since the epoch. ``cleared`` are, by session id, the agents that have removed what they had of it.
+    Those ``surveyed``, after ``since`` in seconds since the epoch, have the ids of sessions that they hold and cannot
+    read. ``cleared`` are, by session id, the agents that have removed what they had of it.
     """
 
-    unreadable: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    surveyed: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
     since: float = 0.0
     cleared: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
 
@@ -78,7 +83,7 @@ def reconcile(
     """
     listed, answers = list(entries), answers or AgentAnswers()
     sessions = find_sessions(held, recorded_plans(listed))
-    unreadable = _group((session_id, agent) for agent, ids in answers.unreadable.items() for session_id in ids)
+    unreadable = _group((session_id, agent) for agent, ids in answers.surveyed.items() for session_id in ids)
     completed_starts = [
         mark_running(entry, now, _record(sessions[entry.id], entry, "RUNNING"))
         for entry in listed
@@ -87,20 +92,22 @@ def reconcile(
     vanished = [
         entry
         for entry in listed
-        if entry.id not in sessions and entry.updated_at < answers.since and _has_vanished(entry, answers.unreadable)
+        if entry.id not in sessions and entry.updated_at < answers.since and _has_vanished(entry, answers.surveyed)
     ]
-    forgotten = [dataclasses.replace(entry, plan=None) for entry in vanished if entry.state == PENDING]
+    waiting = [entry for entry in vanished if entry.state == PENDING and not timed_out(entry, now)]
+    forgotten = [dataclasses.replace(entry, plan=None) for entry in waiting]
     by_id = {entry.id: entry for entry in [*listed, *completed_starts, *forgotten]}
     parts = {session_id: session.parts for session_id, session in sessions.items()}
 
     def may_hold(session_id: str, agent: str) -> bool:
         """Return whether an agent that answers holds a part of a session, or may do so by the time that it is asked."""
         read = {*held.get(session_id, ()), *unreadable.get(session_id, ())}
-        return agent in read or (agent in answers.unreadable and agent not in answers.cleared.get(session_id, ()))
+        return agent in read or (agent in answers.surveyed and agent not in answers.cleared.get(session_id, ()))
 
     def left_on(entry: QueueEntry) -> list[str]:
         """Return the agents that have to be asked, now or when they answer again, to end a session."""
-        agents = entry.agents if entry.state == TERMINATING else entry.plan.agents if entry.plan else ()
+        started = [*(entry.plan.agents if entry.plan else ()), *held.get(entry.id, ())]
+        agents = entry.agents if entry.state == TERMINATING else dict.fromkeys(started)
         return [agent for agent in agents if agent in unreachable or may_hold(entry.id, agent)]
 
     save = [
@@ -186,11 +193,11 @@ def _mark_ending(entry: QueueEntry, record: dict[str, Any], agents: Collection[s
     return mark_terminating(entry, record, agents, now) if agents else mark_terminated(entry, record, now)
 
 
-def _has_vanished(entry: QueueEntry, unreadable: Mapping[str, Collection[str]]) -> bool:
+def _has_vanished(entry: QueueEntry, surveyed: Mapping[str, Collection[str]]) -> bool:
     """Return whether nothing is left of a session without parts: all of the agents of its plan could say so."""
     if entry.plan is None:
         return False
-    return all(agent in unreadable and entry.id not in unreadable[agent] for agent in entry.plan.agents)
+    return all(agent in surveyed and entry.id not in surveyed[agent] for agent in entry.plan.agents)
 
 
 def _vanished_entry(entry: QueueEntry, now: float) -> QueueEntry:

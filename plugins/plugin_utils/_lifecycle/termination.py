@@ -81,7 +81,8 @@ def end_session(
     if entry.state in (PENDING, CREATING):
         record = ended_record(entry.record, "CANCELLED", BY_USER, None, entry.enqueued_at, now)
         # Requests of a run that died may be about to claim on agents that hold nothing yet.
-        named = entry.plan.agents if entry.plan else ()
+        started = entry.plan.agents if entry.plan else ()
+        named = tuple(dict.fromkeys([*started, *cluster.holders(entry.id)]))
         note = mark_terminating(entry, record, named, now) if named else mark_terminated(entry, record, now)
         away = tuple(agent for agent in named if agent not in cluster.facts)
         return Termination(record, note, tuple(agent for agent in named if agent not in away), away)

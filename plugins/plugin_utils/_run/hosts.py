@@ -124,7 +124,8 @@ class Hosts:
             for session_id in asked:
                 end = (answer.get("ends") or {}).get(session_id)
                 if end is not None:
-                    ends.setdefault(session_id, {})[name] = end
+                    failed = {"failed": True} if session_id in answer["failures"] else {}
+                    ends.setdefault(session_id, {})[name] = {**end, **failed}
                     self._warn_of_lost_output(session_id, end)
         self.survey(names)
         return ends

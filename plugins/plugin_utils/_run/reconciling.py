@@ -24,7 +24,7 @@ from ..cluster_view import Answers, attendance_in, read_answers, with_addresses
 from .site import Site
 
 Ends = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""What agents have reported of the ends of sessions, by session id, then by agent."""
+"""What agents have said of the ends of sessions, by session id, then by agent; ``failed`` if they have not ended it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,8 @@ def reconcile_queue(
         gone = {entry.id: entry for entry in end_lost(entries, cluster.sessions, lost, lost_after, now)}
         current = [_with_ends(gone.get(entry.id, entry), ends) for entry in entries]
         read = {name: facts.damaged_sessions for name, facts in cluster.facts.items()}
-        said = AgentAnswers(read, started_at, ends)
+        cleared = {each: [name for name, end in by.items() if "failed" not in end] for each, by in ends.items()}
+        said = AgentAnswers(read, started_at, cleared)
         actions = reconcile(current, cluster.held, unreachable, abandoned, now, said)
         # Another run has ended it meanwhile, and does not know what this one was told.
         told = {entry.id: entry for entry in current if entry.state == TERMINATED and entry.id in ends}
@@ -101,6 +102,9 @@ def reconcile_queue(
             queue.remove(*(entry.id for entry in batch))
     ending_ids = {entry.id for entry in entries if entry.state in (TERMINATING, TERMINATED)}
     known = site.entries() if to_save or expired else entries
+    if not site.check_mode:
+        # Another run may have taken one over that was not saved.
+        actions = actions.ending_only({entry.id for entry in known if entry.state == TERMINATING})
     if all_routes:
         cluster = with_addresses(cluster, site.agents, site.hosts)
     return Reconciled(

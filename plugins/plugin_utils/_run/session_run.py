@@ -110,7 +110,8 @@ class SessionRun:
             with starting.undone_unless_complete():
                 starting.start()
                 (start,) = starting.starts
-                settled = Settled({}, start=start) if start.refusals else settle(self.site, start)
+                again = start.refusals and not self._has_been_ended(start.id)
+                settled = Settled({}, start=start) if again else settle(self.site, start)
             if settled.record:
                 self.write_record(settled.record)
         except BaseException:
@@ -119,6 +120,11 @@ class SessionRun:
                 self.write_record(settle(self.site, start).record)
             raise
         return settled
+
+    def _has_been_ended(self, session_id: str) -> bool:
+        """Return whether another run has ended a session meanwhile."""
+        entry = self.site.queue.entry(session_id)
+        return entry is not None and entry.has_ended
 
     def start_waiting(self, *, all_routes: bool = False) -> list[Settled]:
         """Start the pending sessions for which there is capacity; return what has become of them.

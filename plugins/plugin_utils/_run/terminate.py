@@ -65,7 +65,8 @@ def _begin(run: SessionRun) -> Termination:
             raise NotEndedError(as_sentence(str(error))) from None
         if end.note and not site.check_mode:
             site.queue.save(end.note)
-    run.outcome.changed |= end.note is not None
+    began = {entry.id for entry in entries if entry.state == TERMINATING}
+    run.outcome.changed |= end.note is not None and end.note.id not in began
     return end
 
 
@@ -76,7 +77,8 @@ def _remove(run: SessionRun, end: Termination, unrouted: Sequence[str]) -> dict[
     """
     site, options = run.site, run.site.request.run
     ends, failures = run.hosts.remove(end.record["id"], end.agents, unrouted) if end.agents else ({}, {})
-    if failures and not options.force:
+    # One that waits has nothing yet that people use.
+    if failures and not options.force and end.record["status"] != "CANCELLED":
         raise NotEndedError(" ".join(f"{name}: {as_sentence(text)}" for name, text in failures.items()))
     for name, text in failures.items():
         run.outcome.warn(f"{name}: {as_sentence(text)}")

@@ -30,6 +30,21 @@ long: ; @sh -c 'echo $$$$ > begun; sleep 60'; echo after
 """
 
 
+#: A run of the long target that is slow to say which process that is.
+SLOW_RUN = """
+import time
+from pathlib import Path
+from tests.gates.processes import Targets
+
+class SlowTargets(Targets):
+    def _tell(self, sign, pid):
+        time.sleep(0.5)
+        super()._tell(sign, pid)
+
+SlowTargets(Path()).run("long")
+"""
+
+
 @pytest.fixture(name="targets")
 def make_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Targets:
     """The targets of a checkout of their own."""
@@ -97,8 +112,7 @@ def test_targets_that_run_end_with_all_their_processes_and_no_other_begins(targe
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
 def test_targets_end_with_a_run_that_is_killed(begun: Path, kill: signal.Signals) -> None:
-    program = "from pathlib import Path; from tests.gates.processes import Targets; Targets(Path()).run('long')"
-    run = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
+    run = subprocess.Popen([sys.executable, "-c", SLOW_RUN], env={**os.environ, "PYTHONPATH": str(ROOT)})
     wait_until(lambda: has_begun(begun), 20)
     run.send_signal(kill)
     run.wait(20)

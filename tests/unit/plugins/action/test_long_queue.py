@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule 
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import reconciling, waiting_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agents_action import AgentsAction
-from tests.unit.builders import POOLS, agent_facts, requested, result, spec
+from tests.unit.builders import POOLS, agent_facts, plan, requested, result, spec
 from tests.unit.plugins.action.asked_hosts import Asked, AskedHosts, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.session_site import SessionSite
@@ -195,7 +195,8 @@ def test_a_session_that_changes_while_others_time_out_is_left_alone(
 ) -> None:
     for module in (store, reconciling):
         monkeypatch.setattr(module, "BATCH", 10)
-    queue.save(*(waiting(number, 8, pending_timeout=60) for number in range(1, COUNT + 1)))
+    tried = plan()
+    queue.save(*(waiting(number, 8, pending_timeout=60, plan=tried) for number in range(1, COUNT + 1)))
     work.clear()
     batches = QueueStore.batches
     changed = waiting(COUNT, 8, priority=77)
@@ -205,10 +206,12 @@ def test_a_session_that_changes_while_others_time_out_is_left_alone(
         return batches(own, changes)
 
     monkeypatch.setattr(QueueStore, "batches", meanwhile)
-    run(Reconcile, {"agents": ["agent1"]}, facts())
+    asked = run(Reconcile, {"agents": ["agent1"]}, facts())["end"]["agent1"]
     states = {entry.id: entry.state for entry in queue.entries()}
     assert states.pop(changed.id) == "PENDING"
-    assert set(states.values()) == {"TERMINATED"}
+    assert set(states.values()) == {"TERMINATING"}
+    # Nor is its agent asked to end it: nothing would start it any more.
+    assert {*asked} == {*states}
     assert most_writes_under_one_lock(work) == 10
 
 

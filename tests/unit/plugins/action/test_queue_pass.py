@@ -176,6 +176,25 @@ def test_what_agents_say_of_a_reap_is_a_warning(make_site: MakeSite, queue: Queu
     assert warnings == [f"{BATCH.id}: the engine hangs.", f"{BATCH.id}: output was lost: x"]
 
 
+def test_an_agent_that_could_not_end_a_session_is_asked_again_though_it_holds_nothing(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    """A request for it may still be about to claim."""
+    killed = requested(9, id=BATCH.id, name=BATCH.name, state="CREATING", plan=BATCH, attended=True)
+    queue.save(killed)
+    site = make_site()
+    failed = {"changed": False, "failures": {BATCH.id: "the lock is held."}, "ends": {BATCH.id: {}}}
+    site.fault = lambda asked: failed if (asked.phase, asked.host) == ("reap", "agent2") else None
+    assert site.queue()["warnings"] == [f"{BATCH.id}: the lock is held."]
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
+    site.fault = lambda _asked: None
+    site.queue()
+    (entry,) = queue.entries()
+    assert (entry.state, entry.record["status"]) == ("TERMINATED", "ERROR")
+    ends = [(asked.host, asked.options["end"]) for asked in site.asked if asked.phase == "reap"]
+    assert ends == [("agent1", [BATCH.id]), ("agent2", [BATCH.id]), ("agent2", [BATCH.id])]
+
+
 def test_how_a_session_has_ended_is_recorded_though_another_run_has_removed_it_meanwhile(
     make_site: MakeSite, queue: QueueStore
 ) -> None:

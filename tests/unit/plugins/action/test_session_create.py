@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from ansible.playbook.task import Task
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry
+from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import QueueEntry, mark_terminating
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import current_owner
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store import QueueStore
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run import hosts, session_run
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.crew import TITLES
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
-from tests.unit.builders import IMAGE, SESSION_ID, plan, requested, spec
+from tests.unit.builders import IMAGE, NOW, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.session_site import SessionSite, gateway_reply, note_shown
@@ -258,6 +259,29 @@ def test_a_session_waits_after_too_many_lost_claims(make_site: MakeSite, queue: 
     assert len([phase for phase, _host in site.phases() if phase == "claim"]) == 6
     assert site.record["pending"]["reason"] == "it will be retried: too late; too late"
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
+
+
+@pytest.mark.parametrize("said", ["refused", "failed"])
+def test_a_session_that_is_ended_meanwhile_is_not_started_again(
+    make_site: MakeSite, queue: QueueStore, said: str
+) -> None:
+    """Another run ends it while agent2 works on its claim."""
+    site = make_site()
+
+    def fault(asked: Asked) -> Answer | None:
+        if not (of_step(asked, "claim") and asked.host == "agent2"):
+            return None
+        (entry,) = queue.entries()
+        record = ended_record(entry.record, "TERMINATED", "on request", None, NOW, NOW)
+        queue.save(mark_terminating(entry, record, ["agent1", "agent2"], NOW))
+        return {"sessions": {each["id"]: {said: "it has been ended."} for each in asked.options["sessions"]}}
+
+    site.fault = fault
+    result = site.session(**ASKED)
+    assert (result["session"]["status"], result["session"]["reason"]) == ("TERMINATED", "on request")
+    assert [phase for phase, _host in site.phases()].count("claim") == 2
+    assert [entry.has_ended for entry in queue.entries()] == [True]
+    assert [agent.parts for agent in site.agents.values()] == [{}, {}]
 
 
 # ---- faults

@@ -166,6 +166,24 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
         assert (result["failed"], result["msg"]) == (True, "agent2: the engine hangs.")
 
 
+def test_a_session_of_a_killed_run_is_cancelled_though_an_agent_cannot_end_it(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    queue.save(requested(9, id=MADE.id, name="train-llm", state="CREATING", attended=True, plan=MADE))
+    site = make_site(held=False)
+    failed: dict[str, Answer] = {
+        "remove": {"sessions": {SESSION_ID: {"failed": "the lock is held."}}},
+        "reap": {"changed": False, "failures": {SESSION_ID: "the lock is held."}, "ends": {SESSION_ID: {}}},
+    }
+    site.fault = lambda asked: failed.get(asked.phase) if asked.host == "agent2" else None
+    result = end(site, name="train-llm")
+    assert (result["changed"], result["session"]["status"]) == (True, "CANCELLED")
+    assert "agent2: the lock is held." in result["warnings"]
+    assert [(entry.state, entry.agents) for entry in queue.entries()] == [("TERMINATING", ("agent2",))]
+    again = end(site, name="train-llm")
+    assert (again["changed"], again["session"]["status"]) == (False, "CANCELLED")
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [

@@ -19,5 +19,6 @@ def test_what_is_withdrawn_is_remembered_for_an_hour(tmp_path: Path, monkeypatch
     withdrawn.withdraw("second")
     assert [withdrawn.is_withdrawn(key) for key in ("first", "second", "third")] == [True, True, False]
     uptime[0] += 200
+    assert [withdrawn.is_withdrawn(key) for key in ("first", "second")] == [False, True]
     withdrawn.withdraw("third")
     assert [withdrawn.is_withdrawn(key) for key in ("first", "second", "third")] == [False, True, True]

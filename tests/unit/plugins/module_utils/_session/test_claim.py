@@ -24,6 +24,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.claim i
     ClaimRefusedError,
     ClaimRequest,
     ClaimResult,
+    SessionEndedError,
     claim,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._session.facts import AgentSettings, FactsQuery
@@ -123,7 +124,9 @@ def test_a_session_that_has_been_ended_is_not_claimed_any_more(engine: Any, stor
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=True) == []
     assert claimed(engine, store, nonce="nonce-1").keys
     assert remove_claimed(engine, store, SESSION_ID, None, check_mode=False)
-    assert refusal(engine, store) == "the session 'train-llm' has been ended"
+    with pytest.raises(SessionEndedError, match=r"^the session 'train-llm' has been ended$"):
+        claimed(engine, store)
+    assert store.session(SESSION_ID) is None
 
 
 @pytest.mark.usefixtures("facts")
