@@ -166,6 +166,19 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
         assert (result["failed"], result["msg"]) == (True, "agent2: the engine hangs.")
 
 
+def test_a_termination_that_is_repeated_in_vain_changes_nothing(make_site: MakeSite, queue: QueueStore) -> None:
+    queue.save(NOTE)
+    site = make_site()
+    failed: dict[str, Answer] = {
+        "remove": {"sessions": {SESSION_ID: {"failed": "the engine hangs."}}},
+        "reap": {"changed": False, "failures": {SESSION_ID: "the engine hangs."}, "ends": {SESSION_ID: {}}},
+    }
+    site.fault = lambda asked: failed.get(asked.phase)
+    result = end(site, name="train-llm", force=True)
+    assert (result["changed"], result["session"]["status"]) == (False, "TERMINATED")
+    assert [entry.state for entry in queue.entries()] == ["TERMINATING"]
+
+
 def test_a_session_of_a_killed_run_is_cancelled_though_an_agent_cannot_end_it(
     make_site: MakeSite, queue: QueueStore
 ) -> None:

@@ -192,6 +192,13 @@ def test_agents_of_the_last_start_are_cleared_of_a_cancelled_session(state: str,
     assert (everywhere.agents, everywhere.unreachable) == (("agent1", "agent2"), ())
 
 
+def test_a_cancelled_session_is_removed_from_agents_too_of_which_its_plan_knows_nothing() -> None:
+    """An earlier start, whose run was killed, has claimed there."""
+    claimed = readings(agent1=holders(MADE, committed=False)["agent1"])
+    ends = end(BY_NAME, claimed, [noted(state="PENDING")])
+    assert (ends.agents, ends.record["status"]) == (("agent1",), "CANCELLED")
+
+
 def test_a_session_that_another_run_starts_is_not_cancelled() -> None:
     assert refusal(PlanningError, BY_NAME, NO_SESSIONS, [noted(state="CREATING", owner=OWNER)], force=True) == (
         "the session 'train-llm' is being started by another run, process 4711: end that run first, or wait for it"
