@@ -8,12 +8,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
+    AGENTS,
     BUSYBOX,
     TIMEOUT,
     agent_state,
@@ -35,7 +37,9 @@ pytestmark = pytest.mark.faults
 
 THREE = {**FOUR, "cluster_size": 3}
 COUNT_SESSIONS = f"ls {SESSIONS} | wc -l"
-COUNT_REQUESTS = f"pgrep --full '{PROGRAM}' | wc -l"
+ONE = {**SMALL, "image": BUSYBOX}
+REQUESTS = f"--full '{PROGRAM}'"
+COUNT_REQUESTS = f"pgrep {REQUESTS} | wc -l"
 PAUSE_ENGINE, RESUME_ENGINE = (f"systemctl kill --signal={name} docker.service" for name in ("STOP", "CONT"))
 
 
@@ -94,15 +98,14 @@ def test_a_failed_rollback_is_completed_by_the_next_run(sessions: Sessions, tmp_
 
 
 @contextmanager
-def claiming_without_engine(sessions: Sessions, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def claiming_without_engine(folder: Path, playbook: str, request: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
     """Start a run, and yield it while agent1, whose engine stands still since the survey, works on its claim."""
     stop = shlex.join(ssh("agent1", PAUSE_ENGINE))
     template = folder / "hosts.j2"
     template.write_text(f"127.0.0.1 localhost\n{{{{ lookup('ansible.builtin.pipe', {stop!r}) }}}}\n")
-    request = {**SMALL, "image": BUSYBOX, "hosts_template": str(template), "designated_agents": ["agent1"]}
-    variables = {f"session_{key}": value for key, value in {**request, "name": sessions.name}.items()}
+    variables = {f"session_{key}": value for key, value in {**request, "hosts_template": str(template)}.items()}
     try:
-        with launch(command("create_session", folder, variables)) as run:
+        with launch(command(playbook, folder, variables, "--limit", "localhost,gateway1,agent1")) as run:
             printed = await_task(run, TASK_CLAIM)
             assert f"{TASK_CLAIM}: begun" in printed, printed
             wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() != "0")
@@ -112,6 +115,16 @@ def claiming_without_engine(sessions: Sessions, folder: Path) -> Iterator[subpro
     finally:
         run_on("agent1", RESUME_ENGINE)
         wait_until(lambda: takes_sessions("agent1"))
+
+
+@contextmanager
+def cordoned_agent1(sessions: Sessions) -> Iterator[None]:
+    """Take agent1 out of service for a while."""
+    sessions.run("cordon_agents", "-e", "agent_names=agent1")
+    try:
+        yield
+    finally:
+        sessions.run("resume_agents", "-e", "agent_names=agent1")
 
 
 def require_nothing_left(sessions: Sessions) -> None:
@@ -126,7 +139,7 @@ def test_what_a_run_has_asked_for_before_it_was_interrupted_leaves_nothing(
     agent1_sessions: Sessions, tmp_path: Path
 ) -> None:
     """The agent's requests go on after the run has ended."""
-    with claiming_without_engine(agent1_sessions, tmp_path) as run:
+    with claiming_without_engine(tmp_path, "create_session", {**ONE, "name": agent1_sessions.name}) as run:
         run.send_signal(signal.SIGINT)
     require_nothing_left(agent1_sessions)
 
@@ -136,14 +149,37 @@ def test_what_a_killed_run_has_asked_for_claims_nothing_once_its_session_has_end
     agent1_sessions: Sessions, tmp_path: Path, playbook: str
 ) -> None:
     """The request, which stands still, goes on after the next run has found nothing of it."""
-    sessions, requests = agent1_sessions, f"--full '{PROGRAM}'"
-    with claiming_without_engine(sessions, tmp_path) as run:
-        run_on("agent1", f"pkill --signal STOP {requests}")
+    sessions = agent1_sessions
+    with claiming_without_engine(tmp_path, "create_session", {**ONE, "name": sessions.name}) as run:
+        run_on("agent1", f"pkill --signal STOP {REQUESTS}")
         kill_run(run)
     ended = sessions.run(playbook, **({"name": sessions.name} if playbook == "terminate_session" else {}))
     assert (ended.code, stored_session_counts()) == (0, ["0", "0", "0"]), ended.output
-    run_on("agent1", f"pkill --signal CONT {requests}")
+    run_on("agent1", f"pkill --signal CONT {REQUESTS}")
     require_nothing_left(sessions)
+
+
+@pytest.mark.parametrize("playbook", ["create_session", "schedule_sessions"])
+def test_what_a_killed_run_has_asked_for_does_not_run_beside_what_the_next_run_starts(
+    sessions: Sessions, tmp_path: Path, playbook: str
+) -> None:
+    """The request, which stands still, would start the command where the next run has found nothing of the session."""
+    request = {**ONE, "name": sessions.name, "command": "sleep 3600"}
+    if playbook == "schedule_sessions":
+        with cordoned_agent1(sessions):
+            assert sessions.create("--limit", "localhost,gateway1,agent1", **request).record["status"] == "PENDING"
+    with claiming_without_engine(tmp_path, playbook, request if playbook == "create_session" else {}) as run:
+        run_on("agent1", f"pkill --signal STOP {REQUESTS}")
+        kill_run(run)
+    with cordoned_agent1(sessions):
+        again = sessions.run(playbook, **(request if playbook == "create_session" else {}))
+    assert again.code == 0, again.output
+    run_on("agent1", f"pkill --signal CONT {REQUESTS}")
+    wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() == "0")
+    held = [run_on(agent, f"docker ps --all --quiet --filter name={sessions.name}").split() for agent in AGENTS]
+    assert sorted(map(len, held)) == [0, 0, 1]
+    assert held[0] == [], "agent1 has begun it a second time"
+    assert sessions.run("verify_session", name=sessions.name).code == 0
 
 
 def test_session_with_a_blocked_tunnel_is_not_running(sessions: Sessions) -> None:

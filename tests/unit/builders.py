@@ -50,6 +50,7 @@ DIGEST = f"sha256:{'a' * 64}"
 IMAGE = "lab/python:1"
 BOOTED = time.time() - read_uptime()
 SESSION_ID = "5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+NONCE = "0f3c1d2e4b6a4f5e9d0a5f0c6a523c0e"
 POOLS = NetworkPools("10.128.0.0/9", 4096, 16777215, 4789, 30000, 32767, 30000, 31000)
 REPOSITORY = Path(__file__).parents[2]
 ANSIBLE_PLAYBOOK = (sys.executable, "-m", "ansible", "playbook")

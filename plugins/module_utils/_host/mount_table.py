@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +35,10 @@ def read_mounts(path: Path = OWN) -> list[Mounted]:
     """Return what ``/proc/PID/mountinfo`` lists, in that order; nothing of a process that has ended."""
     try:
         text = path.read_bytes().decode(errors="surrogateescape")
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError as error:
+        # EINVAL is that of a process which its parent has not waited for yet.
+        if error.errno not in (errno.ENOENT, errno.ESRCH, errno.EINVAL):
+            raise
         return []
     return [_parse(line) for line in text.splitlines()]
 

@@ -13,6 +13,7 @@ from .._docker.client import connect
 from .._host.local_session import LocalSession
 from .._host.store import Store
 from .._host.time_limit import Turns
+from .._host.withdrawn import withdraw
 from .._model.change import Change, as_diff
 from .._model.errors import EXPECTED, ClusterError, reason, sentence
 from .._session import mount_markers
@@ -65,6 +66,7 @@ def remove(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Remove the sessions of ``end``, restart dead containers of those of ``restart``, and remove expired claims.
 
+    ``withdraw`` are nonces by session id: those starts claim nothing from now on, and what they have claimed stays.
     ``unrouted`` are the ids of ended sessions whose routes all gateways have removed.
     Ended sessions are asked first; their output is kept for ``history_days``. Returns ``changed``, ``diff``, and by
     session id ``failures``, a sentence, and ``ends`` with ``grace_exceeded`` and ``lost_output``.
@@ -72,15 +74,27 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     unrouted, days = options.get("unrouted") or (), float(options.get("history_days", DAYS))
     ends = {session_id: SessionEnd(days=days) for session_id in options["end"]}
+    failures = {} if check_mode else _withdraw(store, options.get("withdraw") or {})
     reaped = reap_sessions(
         client, store, ends, options["restart"], expired=True, unrouted=unrouted, check_mode=check_mode
     )
     return {
         "changed": bool(reaped.changes),
         "diff": as_diff(reaped.changes),
-        "failures": reaped.failures,
+        "failures": {**failures, **reaped.failures},
         "ends": {session_id: end.to_dict() for session_id, end in ends.items()},
     }
+
+
+def _withdraw(store: Store, nonces: Mapping[str, str]) -> dict[str, str]:
+    """Refuse further claims of starts, nonces by session id; return why that failed, by session id."""
+    try:
+        with store.lock():
+            for nonce in nonces.values():
+                withdraw(nonce)
+    except EXPECTED as error:
+        return dict.fromkeys(nonces, reason(error))
+    return {}
 
 
 def wait(options: Mapping[str, Any], _check_mode: bool) -> dict[str, Any]:

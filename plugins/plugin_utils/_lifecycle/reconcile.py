@@ -18,6 +18,7 @@ from .._queue.entry import (
     RUNNING,
     TERMINATING,
     QueueEntry,
+    forget_start,
     mark_running,
     mark_terminated,
     mark_terminating,
@@ -32,11 +33,13 @@ from .time_limits import time_reason
 class ReconcileActions:
     """The actions to take: ``end`` and ``restart`` are session ids by agent.
 
-    Agents remove expired claims themselves.
+    ``withdraw`` are, by agent, the nonces of starts that claim nothing any more, by session id. Agents remove expired
+    claims themselves.
     """
 
     end: dict[str, list[str]]
     restart: dict[str, list[str]]
+    withdraw: dict[str, dict[str, str]]
     agents_with_expired_claims: tuple[str, ...]
     entries_to_save: tuple[QueueEntry, ...]
 
@@ -48,7 +51,7 @@ class ReconcileActions:
     @property
     def agents(self) -> list[str]:
         """The agents that have to take action."""
-        return sorted({*self.end, *self.restart, *self.agents_with_expired_claims})
+        return sorted({*self.end, *self.restart, *self.withdraw, *self.agents_with_expired_claims})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +59,7 @@ class AgentAnswers:
     """What agents that have been asked say of all sessions.
 
     Those ``surveyed``, after ``since`` in seconds since the epoch, have the ids of sessions that they hold and cannot
-    read. ``cleared`` are, by session id, the agents that have removed what they had of it.
+    read. ``cleared`` are, by session id, the agents that have removed what they had of it, or refuse its last start.
     """
 
     surveyed: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
@@ -77,9 +80,9 @@ def reconcile(
     A session without an entry is left alone: whoever started it ends it. ``unreachable`` are the agents of the
     inventory without facts. Entries of runs that died must have the state ``CREATING`` and no owner; they are ended
     only with ``end_orphaned``. A session that started before the ``answers``, and that none of its agents holds, has
-    ended elsewhere; the plan of one that waits is forgotten then, since nothing is left of its last start. An agent
-    that holds no part of a session that ends is asked, too, until it has cleared it: a request of a run that died may
-    be about to claim there. ``now`` is in seconds since the epoch.
+    ended elsewhere; one that waits forgets its last start, of which nothing is left. An agent that holds no part of a
+    session is asked before, too, until it has cleared it: a request of a run that died may be about to claim there.
+    ``now`` is in seconds since the epoch.
     """
     listed, answers = list(entries), answers or AgentAnswers()
     sessions = find_sessions(held, recorded_plans(listed))
@@ -94,8 +97,16 @@ def reconcile(
         for entry in listed
         if entry.id not in sessions and entry.updated_at < answers.since and _has_vanished(entry, answers.surveyed)
     ]
-    waiting = [entry for entry in vanished if entry.state == PENDING and not timed_out(entry, now)]
-    forgotten = [dataclasses.replace(entry, plan=None) for entry in waiting]
+    waiting = [
+        entry
+        for entry in vanished
+        if (entry.state == PENDING and not timed_out(entry, now)) or (_is_orphaned(entry) and not end_orphaned)
+    ]
+    withdraw: dict[str, dict[str, str]] = {}
+    for entry in waiting:
+        for agent in _unasked(entry, answers):
+            withdraw.setdefault(agent, {})[entry.id] = entry.nonce
+    forgotten = [forget_start(entry) for entry in waiting if not _unasked(entry, answers)]
     by_id = {entry.id: entry for entry in [*listed, *completed_starts, *forgotten]}
     parts = {session_id: session.parts for session_id, session in sessions.items()}
 
@@ -131,6 +142,7 @@ def reconcile(
             if session.plan.failure_policy == "restart" and session_id not in changed
             for agent in _agents_with_stopped(session)
         ),
+        withdraw=withdraw,
         agents_with_expired_claims=tuple(
             sorted({agent for each in held.values() for agent, part in each.items() if part.expired})
         ),
@@ -198,6 +210,12 @@ def _has_vanished(entry: QueueEntry, surveyed: Mapping[str, Collection[str]]) ->
     if entry.plan is None:
         return False
     return all(agent in surveyed and entry.id not in surveyed[agent] for agent in entry.plan.agents)
+
+
+def _unasked(entry: QueueEntry, answers: AgentAnswers) -> list[str]:
+    """Return the agents that do not know yet that a start, which nobody goes on with, must claim nothing any more."""
+    agents = entry.plan.agents if entry.plan and entry.nonce else ()
+    return [agent for agent in agents if agent not in answers.cleared.get(entry.id, ())]
 
 
 def _vanished_entry(entry: QueueEntry, now: float) -> QueueEntry:

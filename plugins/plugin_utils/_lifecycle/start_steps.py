@@ -15,7 +15,6 @@ longer is "starting": the others are completed without it, and then it goes on w
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,15 +48,16 @@ def start_arguments(
     decision: Decision,
     stale_sessions: Iterable[str],
     *,
+    nonce: str,
     never_completed: bool,
     recorded_images: Mapping[str, ImageIdentity] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments that agents need to carry out a decision, without secrets.
 
-    ``never_completed``: the session is in the queue, and no run has completed it yet. ``stale_sessions`` are the ids of
-    sessions that ended while an agent was unreachable: agents that still hold them remove them. ``recorded_images``
-    are those that the session was started with, by name. What agents have committed before stays if the start fails
-    and ``repairs`` another one: an earlier run has completed it.
+    ``nonce`` is of this start alone. ``never_completed``: the session is in the queue, and no run has completed it yet.
+    ``stale_sessions`` are the ids of sessions that ended while an agent was unreachable: agents that still hold them
+    remove them. ``recorded_images`` are those that the session was started with, by name. What agents have committed
+    before stays if the start fails and ``repairs`` another one: an earlier run has completed it.
     """
     plan = decision.plan
     return {
@@ -72,7 +72,7 @@ def start_arguments(
         "recorded_images": to_plain(dict(recorded_images or {})),
         "route_problem": decision.route_problem,
         "public_keys": decision.public_keys,
-        "nonce": uuid.uuid4().hex,
+        "nonce": nonce,
         "stale_sessions": list(stale_sessions),
     }
 

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -71,16 +72,17 @@ class QueueEntry:
     It belongs to ``user``, whose uid on the control node is ``user_uid``, if that is known.
     ``spec`` is the whole request, which may contain secrets, and ``plan`` what the last run started: both are kept
     until the session ends, so that a repair needs no word of an agent. The plan reserves capacity as soon as the entry
-    is saved, before the facts of the agents show it. ``images`` are those of a RUNNING session, by name. ``record`` is
-    the session's record. ``has_started`` is whether a run has ever begun to start it, whatever became of that, and
-    ``attempts`` counts the failed starts (starts refused for lack of capacity are not counted). ``owner`` is the run
-    that starts the session; if it is ``attended``, somebody learns of a failure, so the session does not wait for
-    another start. ``agents`` are the agents from which the session is still to be removed. Times are in seconds since
-    the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to 100. ``limited`` is whether a user of
-    a manager's command made it, so that the limits of its policy apply, and no operator by a playbook.
+    is saved, before the facts of the agents show it; ``nonce`` is how agents know the start that it is of. ``images``
+    are those of a RUNNING session, by name. ``record`` is the session's record. ``has_started`` is whether a run has
+    ever begun to start it, whatever became of that, and ``attempts`` counts the failed starts (starts refused for lack
+    of capacity are not counted). ``owner`` is the run that starts the session; if it is ``attended``, somebody learns
+    of a failure, so the session does not wait for another start. ``agents`` are the agents from which the session is
+    still to be removed. Times are in seconds since the epoch; ``pending_timeout`` is in seconds, 0 for none.
+    ``priority`` is 0 to 100. ``limited`` is whether a user of a manager's command made it, so that the limits of its
+    policy apply, and no operator by a playbook.
 
-    Raises :class:`ValueError` for an unknown state, and for a state that contradicts ``spec``: a PENDING session has a
-    request, a TERMINATING or TERMINATED one has none.
+    Raises :class:`ValueError` for an unknown state, for a state that contradicts ``spec``: a PENDING session has a
+    request, a TERMINATING or TERMINATED one has none; and for what is no nonce.
     """
 
     id: str
@@ -99,6 +101,7 @@ class QueueEntry:
     agents: tuple[str, ...] = ()
     pending_timeout: int = 0
     plan: SessionPlan | None = None
+    nonce: str = ""
     attended: bool = False
     images: dict[str, ImageIdentity] = dataclasses.field(default_factory=dict)
     user_uid: int | None = None
@@ -110,6 +113,8 @@ class QueueEntry:
         mismatch = self.state == PENDING if self.spec is None else self.state in (TERMINATING, TERMINATED)
         if mismatch:
             raise ValueError(f"the state {self.state} {'requires' if self.spec is None else 'must not have'} a spec")
+        if not re.fullmatch("(?:[0-9a-f]{32})?", self.nonce):
+            raise ValueError("nonce is not one")
 
     @functools.cached_property
     def request_key(self) -> str:
@@ -214,9 +219,13 @@ def mark_pending(entry: QueueEntry, record: dict[str, Any], now: float, *, faile
     )
 
 
-def mark_creating(entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None) -> QueueEntry:
-    """Return the entry as CREATING: ``owner`` starts it according to ``plan``."""
-    return dataclasses.replace(entry, state=CREATING, owner=owner, updated_at=now, plan=plan, has_started=True)
+def mark_creating(
+    entry: QueueEntry, owner: Owner, now: float, plan: SessionPlan | None = None, nonce: str = ""
+) -> QueueEntry:
+    """Return the entry as CREATING: ``owner`` starts it according to ``plan``; ``nonce`` is that of the start."""
+    return dataclasses.replace(
+        entry, state=CREATING, owner=owner, updated_at=now, plan=plan, nonce=nonce, has_started=True
+    )
 
 
 def mark_running(
@@ -250,7 +259,19 @@ def mark_terminated(entry: QueueEntry, record: dict[str, Any], now: float) -> Qu
     return dataclasses.replace(entry, state=TERMINATED, record=record, updated_at=now, agents=(), **_WITHOUT_REQUEST)
 
 
-_WITHOUT_REQUEST: dict[str, Any] = {"spec": None, "plan": None, "images": {}, "owner": None, "attended": False}
+def forget_start(entry: QueueEntry) -> QueueEntry:
+    """Return the entry of a session that waits for another start: no agent has anything of the last one, or will."""
+    return dataclasses.replace(entry, plan=None, nonce="")
+
+
+_WITHOUT_REQUEST: dict[str, Any] = {
+    "spec": None,
+    "plan": None,
+    "nonce": "",
+    "images": {},
+    "owner": None,
+    "attended": False,
+}
 """The fields of a session that ends."""
 
 

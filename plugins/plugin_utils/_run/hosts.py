@@ -91,7 +91,7 @@ class Hosts:
         return find_unrouted(update, self._site.request.gateways, self._confirmed)
 
     def reap(self, reconciled: Reconciled) -> Ends:
-        """Have agents end and restart sessions, and read those agents again; return how sessions have ended.
+        """Have agents do what follows from the queue, and read those agents again; return how sessions have ended.
 
         An agent has a say about the sessions that it was asked to end. What fails is a warning: the next run tries
         again. Of other sessions, which may be claims that have expired, the warning names the agent.
@@ -105,6 +105,7 @@ class Hosts:
             return {
                 "end": reconciled.end.get(name, []),
                 "restart": reconciled.restart.get(name, []),
+                "withdraw": dict(reconciled.withdraw.get(name, {})),
                 "unrouted": unrouted,
                 "history_days": self._site.request.run.history_days,
             }
@@ -117,9 +118,9 @@ class Hosts:
                 continue
             self._outcome.add(name, answer)
             self._warn(name, answer)
-            asked = reconciled.end.get(name, [])
+            asked, withdrawn = reconciled.end.get(name, []), reconciled.withdraw.get(name, {})
             for session_id, sentence in answer["failures"].items():
-                known = session_id in (*asked, *reconciled.restart.get(name, ()))
+                known = session_id in (*asked, *withdrawn, *reconciled.restart.get(name, ()))
                 self._outcome.warn(f"{'' if known else f'{name}: '}{session_id}: {sentence}")
             for session_id in asked:
                 end = (answer.get("ends") or {}).get(session_id)
@@ -127,6 +128,9 @@ class Hosts:
                     failed = {"failed": True} if session_id in answer["failures"] else {}
                     ends.setdefault(session_id, {})[name] = {**end, **failed}
                     self._warn_of_lost_output(session_id, end)
+            for session_id in withdrawn:
+                if session_id not in answer["failures"]:
+                    ends.setdefault(session_id, {})[name] = {}
         self.survey(names)
         return ends
 

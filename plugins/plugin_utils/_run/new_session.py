@@ -114,7 +114,7 @@ class _Request:
     ) -> None:
         self._site, self._spec, self._cluster = site, spec, cluster
         self._attempt, self._refused = attempt, refused
-        self._limited = bool(site.rules.limits)
+        self._limited, self._nonce = bool(site.rules.limits), uuid.uuid4().hex
 
     def plan(self, entries: Sequence[QueueEntry]) -> Planned:
         """Plan the session; ``entries`` are those of the queue before its lock is taken."""
@@ -188,6 +188,7 @@ class _Request:
         start = start_arguments(
             decision,
             ending_ids(entries),
+            nonce=self._nonce,
             never_completed=decision.plan.id in {each.id for each in entries if each.unfinished},
             recorded_images=entry.images,
         )
@@ -305,7 +306,7 @@ class _Request:
             record = _pending_record(self._spec, entry, decision)
             queue.save(mark_pending(with_request, record, entry.updated_at))
             return
-        queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan))
+        queue.save(mark_creating(with_request, current_owner(), entry.updated_at, decision.plan, self._nonce))
 
 
 def _describe_plan(decision: Decision | Unschedulable) -> str:

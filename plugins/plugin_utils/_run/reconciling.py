@@ -24,20 +24,24 @@ from ..cluster_view import Answers, attendance_in, read_answers, with_addresses
 from .site import Site
 
 Ends = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""What agents have said of the ends of sessions, by session id, then by agent; ``failed`` if they have not ended it."""
+"""What agents have said of the ends of sessions, by session id, then by agent; ``failed`` if they have not ended it.
+
+That of a session whose last start they refuse from now on is empty.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reconciled:
     """What has to be done before sessions are planned.
 
-    ``end`` and ``restart`` are session ids by agent, for the ``agents`` that have to act; ``reserving`` are agents with
-    ports of sessions that ended while a gateway could not be reached. ``routes`` is the update of gateways before
-    agents end sessions. ``lines`` are for people.
+    ``end``, ``restart`` and ``withdraw`` are as in :class:`ReconcileActions`, for the ``agents`` that have to act;
+    ``reserving`` are agents with ports of sessions that ended while a gateway could not be reached. ``routes`` is the
+    update of gateways before agents end sessions. ``lines`` are for people.
     """
 
     end: Mapping[str, list[str]]
     restart: Mapping[str, list[str]]
+    withdraw: Mapping[str, Mapping[str, str]]
     agents: list[str]
     reserving: list[str]
     routes: dict[str, Any]
@@ -110,6 +114,7 @@ def reconcile_queue(
     return Reconciled(
         end=actions.end,
         restart=actions.restart,
+        withdraw=actions.withdraw,
         agents=actions.agents,
         reserving=sorted(find_vacated(cluster)) if all_routes else [],
         routes=_routes(site, cluster, known, actions, sent, all_routes=all_routes),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
@@ -77,7 +78,9 @@ def plan_waiting(site: Site, answers: Answers) -> Pass:
             site.queue.save_seen(seen)
     missing = [decision.missing_images for _entry, decision in started]
     return Pass(
-        starts=[start_arguments(decision, stale_ids, never_completed=True) for _entry, decision in started],
+        starts=[
+            start_arguments(decision, stale_ids, nonce=entry.nonce, never_completed=True) for entry, decision in started
+        ],
         specs={entry.id: entry.request for entry, _decision in started},
         warnings=[*dict.fromkeys(describe_tight_disks(missing, cluster.facts))],
     )
@@ -105,9 +108,10 @@ def _save_starts(
         for entry, decision in batch:
             if entry.id not in first:
                 continue
-            started.append((entry, decision))
+            creating = mark_creating(entries[entry.id], current_owner(), now, decision.plan, uuid.uuid4().hex)
+            started.append((creating, decision))
             if not site.check_mode:
-                site.queue.save(mark_creating(entries[entry.id], current_owner(), now, decision.plan))
+                site.queue.save(creating)
     return started
 
 

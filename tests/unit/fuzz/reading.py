@@ -37,7 +37,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, stranger_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, find_plan
-from tests.unit.builders import NOW, POOLS, REPOSITORY, SESSION_ID, USER, spec
+from tests.unit.builders import NONCE, NOW, POOLS, REPOSITORY, SESSION_ID, USER, spec
 from tests.unit.fuzz.mutations import assert_sentence
 
 FOLDER = REPOSITORY / "roles/session/templates/page"
@@ -88,7 +88,7 @@ def _create(cluster: ClusterState) -> None:
     request = spec(name="train-llm", cluster_size=2, cluster_mode="multi-node")
     decision: Any = decide(request, cluster, POOLS, SESSION_ID, USER, NOW)
     if hasattr(decision, "plan"):
-        json.dumps(start_arguments(decision, [], never_completed=False), allow_nan=False)
+        json.dumps(start_arguments(decision, [], nonce=NONCE, never_completed=False), allow_nan=False)
         decision.plan.lines()
 
 

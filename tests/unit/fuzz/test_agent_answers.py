@@ -194,7 +194,9 @@ def take(phase: str, reply: Mapping[str, Any]) -> None:
     elif phase == "routes":
         hosts.update_gateways(update)
     elif phase == "reap":
-        hosts.reap(Reconciled({"agent1": [SESSION_ID]}, {}, ["agent1"], [], update, [], []))
+        hosts.reap(
+            Reconciled({"agent1": [SESSION_ID]}, {}, {"agent1": {OTHER_ID: "n"}}, ["agent1"], [], update, [], [])
+        )
     assert [line for line in told if "\n" in line] == []
     hosts_named = {diff[header] for diff in outcome.diffs for header in ("before_header", "after_header")}
     assert hosts_named <= {"agent1", "gateway1"}

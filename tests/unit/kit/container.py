@@ -149,7 +149,7 @@ class Container:
 
     @property
     def name(self) -> str:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             return Path(f"/proc/{self.pid}/comm").read_text().strip()
         return ""
 

@@ -182,5 +182,5 @@ def lives(pid: str) -> bool:
     """Return whether a process runs."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

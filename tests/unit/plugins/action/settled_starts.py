@@ -22,7 +22,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._run.outcome imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.session_run import SessionRun
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.site import Site
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_action import SessionAction, TaskEdge
-from tests.unit.builders import SESSION_ID, plan, public_keys, requested, spec
+from tests.unit.builders import NONCE, SESSION_ID, plan, public_keys, requested, spec
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.stages import request_of, run_options
 
@@ -64,6 +64,7 @@ def decided(of: SessionPlan = MADE, *, committed: bool = False, partly: bool = F
     return start_arguments(
         Decision(of, committed or partly, {}, keys, committed=committed or partly),
         [],
+        nonce=NONCE,
         never_completed=False,
     )
 

@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.store imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import ended_record, session_record
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
-from tests.unit.builders import NOW, plan, requested, spec
+from tests.unit.builders import NONCE, NOW, plan, requested, spec
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.session_site import SessionSite, note_shown
@@ -193,6 +193,26 @@ def test_an_agent_that_could_not_end_a_session_is_asked_again_though_it_holds_no
     assert (entry.state, entry.record["status"]) == ("TERMINATED", "ERROR")
     ends = [(asked.host, asked.options["end"]) for asked in site.asked if asked.phase == "reap"]
     assert ends == [("agent1", [BATCH.id]), ("agent2", [BATCH.id]), ("agent2", [BATCH.id])]
+
+
+def test_a_session_starts_again_when_agents_have_refused_its_last_start(make_site: MakeSite, queue: QueueStore) -> None:
+    """A request of the run that was killed may be about to claim, and to start the command a second time."""
+    asked = spec(name=BATCH.name, command="train", cluster_size=2, resources={"cpu": 1, "mem": "1g"})
+    queue.save(requested(9, asked, id=BATCH.id, plan=BATCH, nonce=NONCE, updated_at=0.0))
+    site = make_site()
+    failed = {"changed": False, "failures": {BATCH.id: "the disk is full."}, "ends": {}}
+    site.fault = lambda asked: failed if (asked.phase, asked.host) == ("reap", "agent2") else None
+    assert site.queue()["warnings"] == [f"{BATCH.id}: the disk is full."]
+    withdrawn = [(asked.host, asked.options["withdraw"]) for asked in site.asked if asked.phase == "reap"]
+    assert withdrawn == [("agent1", {BATCH.id: NONCE}), ("agent2", {BATCH.id: NONCE})]
+    (entry,) = queue.entries()
+    reason = entry.record["pending"]["reason"]
+    assert (entry.state, entry.nonce) == ("PENDING", NONCE)
+    assert reason.startswith("agent1, agent2 may be about to begin its command, for a run that has ended: "), reason
+    site.fault = lambda _asked: None
+    site.queue()
+    (entry,) = queue.entries()
+    assert (entry.state, entry.nonce in ("", NONCE)) == ("RUNNING", False)
 
 
 def test_how_a_session_has_ended_is_recorded_though_another_run_has_removed_it_meanwhile(

@@ -19,7 +19,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec im
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.site import Site
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_link import InventoryHosts
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_action import SessionAction, TaskEdge
-from tests.unit.builders import plan, spec
+from tests.unit.builders import NONCE, plan, spec
 from tests.unit.plugins.action.asked_hosts import Variables, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.stages import request_of
@@ -55,7 +55,7 @@ def contents(
 ) -> dict[str, Any]:
     """Return the contents sent to agent1 for a session."""
     keys = {"main1": {"user": "U", "host": "H"}}
-    start = Start(start_arguments(Decision(session_plan, True, {}, keys), [], never_completed=False))
+    start = Start(start_arguments(Decision(session_plan, True, {}, keys), [], nonce=NONCE, never_completed=False))
     own_variables = {f"session_{kind}_template": path for kind, path in (templates or {}).items()}
     hostvars = Variables({"localhost": {}, "agent1": own_variables})
     sent_contents: dict[str, Any] = run(Sent, {"start": start, "spec": request}, {"hostvars": hostvars})["contents"]

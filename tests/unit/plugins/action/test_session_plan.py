@@ -197,7 +197,7 @@ def test_start_is_saved_before_the_claim_with_its_request(run: Run, queue: Queue
     assert (spec_from_dict(entry.spec or {}), entry.attended) == (spec(**ASKED), True)
     assert (entry.record["id"], entry.record["status"], result["queued"]) == (result["id"], "CREATING", False)
     assert before <= entry.enqueued_at == entry.updated_at <= time.time()
-    assert entry.plan == SessionPlan.from_dict(result["plan"])
+    assert (entry.plan, entry.nonce) == (SessionPlan.from_dict(result["plan"]), result["nonce"])
 
 
 def test_pending_session_is_saved_with_its_request(run: Run, queue: QueueStore) -> None:

@@ -32,8 +32,8 @@ CLAIMED: Mapping[str, Any] = {"steps": ["claim"]}
 def start(of: Any = MADE, **changes: Any) -> Start:
     """Return a session that a run starts."""
     images = {"agent1": {IMAGE: image_data()}, "agent2": {}}
-    decided = start_arguments(Decision(of, False, {}, {}, images), [OTHER_ID], never_completed=True)
-    return Start({**decided, "nonce": "n", **changes})
+    decided = start_arguments(Decision(of, False, {}, {}, images), [OTHER_ID], nonce="n", never_completed=True)
+    return Start({**decided, **changes})
 
 
 def claimed(of: Start | None = None, **replies: Any) -> Start:

@@ -46,7 +46,7 @@ def collect(pool: LinkPool) -> dict[str, Outcome]:
 def lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

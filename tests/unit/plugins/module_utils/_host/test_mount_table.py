@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,15 @@ def test_lines_of_the_kernel_are_read_with_their_escapes(tmp_path: Path) -> None
 
 def test_process_that_has_ended_has_no_mounts() -> None:
     assert read_mounts(Path("/proc/999999999/mountinfo")) == []
+    with subprocess.Popen("true") as ended:
+        # Until it is waited for, the kernel keeps its number.
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert read_mounts(Path(f"/proc/{ended.pid}/mountinfo")) == []
+
+
+def test_a_table_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        read_mounts(tmp_path)
 
 
 def test_what_is_mounted_below_a_folder_is_found(own: Path) -> None:

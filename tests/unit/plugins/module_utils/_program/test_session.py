@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host import withdrawn
 from ansible_collections.backendai.cluster.plugins.module_utils._host.local_session import LocalSession
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.withdrawn import is_withdrawn
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._program import session
 from ansible_collections.backendai.cluster.plugins.module_utils._session.output import find_kept, keep_output
@@ -25,8 +27,9 @@ DOWN = f"the Docker engine at {NOWHERE} does not answer the Docker SDK for Pytho
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> dict[str, Any]:
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the options of a provisioned agent with a stopped engine."""
+    monkeypatch.setattr(withdrawn, "FOLDER", tmp_path / "withdrawn")
     (tmp_path / "sessions").mkdir()
     (tmp_path / "lock").touch()
     return {"docker_host": NOWHERE, "state_path": str(tmp_path)}
@@ -100,6 +103,30 @@ def test_failure_of_one_session_does_not_fail_the_reap(agent: dict[str, Any], st
         "ends": {SESSION_ID: {}},
     }
     assert (store.session(SESSION_ID) is not None) is check_mode
+
+
+@CHECK_MODE
+@pytest.mark.usefixtures("engine")
+def test_what_a_start_has_claimed_before_it_is_withdrawn_stays(
+    agent: dict[str, Any], store: Store, check_mode: bool
+) -> None:
+    store.save(held(BATCH, nonce="n"))
+    asked = {"end": [], "restart": [], "withdraw": {SESSION_ID: "n"}}
+    result = result_of("reap", {**agent, **asked}, check_mode=check_mode)
+    assert result == {"changed": False, "diff": {"before": "", "after": ""}, "failures": {}, "ends": {}}
+    assert store.session(SESSION_ID) is not None
+    assert is_withdrawn("n") is not check_mode
+    assert not is_withdrawn(SESSION_ID)
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_start_that_cannot_be_withdrawn_is_a_failure_of_its_session(
+    agent: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(withdrawn, "FOLDER", tmp_path / "file" / "withdrawn")
+    result = result_of("reap", {**agent, "end": [], "restart": [], "withdraw": {SESSION_ID: "n"}})
+    assert result["failures"] == {SESSION_ID: f"[Errno 20] Not a directory: '{tmp_path}/file/withdrawn'"}
 
 
 @CHECK_MODE

@@ -28,11 +28,11 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record i
     ended_record,
     session_record,
 )
-from tests.unit.builders import NOW, SESSION_ID, holders, plan, requested, spec
+from tests.unit.builders import NONCE, NOW, SESSION_ID, holders, plan, requested, spec
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
 LATER = NOW + 1000
-NOTHING = ReconcileActions({}, {}, (), ())
+NOTHING = ReconcileActions({}, {}, {}, (), ())
 OWNER = Owner("manager1 boot", 4711, "123456")
 BATCH: dict[str, Any] = {"command": "python train.py"}
 CLAIM: dict[str, Any] = {"committed": False}
@@ -127,7 +127,7 @@ def test_a_committed_session_does_not_time_out(state: dict[str, Any], cancelled:
 
 def retried(**changes: Any) -> QueueEntry:
     """Return the entry of a session that waits after a failed start."""
-    return requested(**{"id": SESSION_ID, "plan": plan(), "updated_at": NOW, **changes})
+    return requested(**{"id": SESSION_ID, "plan": plan(), "nonce": NONCE, "updated_at": NOW, **changes})
 
 
 def test_agents_of_the_last_start_are_cleared_after_a_timeout() -> None:
@@ -141,12 +141,39 @@ def test_agents_of_the_last_start_are_cleared_after_a_timeout() -> None:
 def test_a_session_that_waits_forgets_the_start_of_which_nothing_is_left() -> None:
     surveyed: dict[str, Any] = {"agent1": (), "agent2": ()}
     entry = retried()
-    (saved,) = is_due([entry], {}, answers=AgentAnswers(surveyed, NOW + 1)).entries_to_save
-    assert saved == dataclasses.replace(entry, plan=None)
+    cleared = {SESSION_ID: ("agent2", "agent1")}
+    (saved,) = is_due([entry], {}, answers=AgentAnswers(surveyed, NOW + 1, cleared)).entries_to_save
+    assert saved == dataclasses.replace(entry, plan=None, nonce="")
     # One that ends is ended there: something may be about to claim for a run that died.
     late = dataclasses.replace(entry, pending_timeout=60)
     actions = is_due([late], {}, answers=AgentAnswers(surveyed, NOW + 1))
     assert actions.end == {"agent1": [SESSION_ID], "agent2": [SESSION_ID]}
+
+
+@pytest.mark.parametrize(("cleared", "asked"), [((), ["agent1", "agent2"]), (("agent1",), ["agent2"])])
+@pytest.mark.parametrize("state", [{}, {"state": "CREATING", "attended": True}], ids=["waits", "its run was killed"])
+def test_agents_refuse_the_last_start_before_a_session_that_waits_forgets_it(
+    state: dict[str, Any], cleared: tuple[str, ...], asked: list[str]
+) -> None:
+    """A request of a run that died may be about to claim, and to start the command, where nothing is held yet."""
+    answers = AgentAnswers({"agent1": (), "agent2": ()}, NOW + 1, {SESSION_ID: cleared})
+    actions = is_due([retried(**state)], {}, answers=answers)
+    assert actions == dataclasses.replace(NOTHING, withdraw={agent: {SESSION_ID: NONCE} for agent in asked})
+    assert actions.agents == asked
+
+
+@pytest.mark.parametrize(
+    "entry", [retried(state="CREATING", owner=OWNER), retried(state="RUNNING")], ids=["a run starts it", "it runs"]
+)
+def test_a_start_that_goes_on_is_not_refused(entry: QueueEntry) -> None:
+    answers = AgentAnswers({"agent1": (), "agent2": ()}, NOW + 1)
+    assert is_due([entry], {}, answers=answers).withdraw == {}
+
+
+def test_an_entry_of_a_release_that_kept_no_nonce_forgets_its_start_at_once() -> None:
+    entry = retried(nonce="")
+    actions = is_due([entry], {}, answers=AgentAnswers({"agent1": (), "agent2": ()}, NOW + 1))
+    assert (actions.entries_to_save, actions.agents) == ((dataclasses.replace(entry, plan=None),), [])
 
 
 @pytest.mark.parametrize(

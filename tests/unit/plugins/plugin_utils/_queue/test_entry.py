@@ -20,6 +20,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     QueueEntry,
     abandoned,
     expired_history,
+    forget_start,
     mark_creating,
     mark_pending,
     mark_terminated,
@@ -29,10 +30,10 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 )
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.spec import CHOICES, PROTOCOLS
 from ansible_collections.backendai.cluster.plugins.plugin_utils.session_options import specification
-from tests.unit.builders import NOW, plan, queued, record
+from tests.unit.builders import NONCE, NOW, plan, queued, record
 
 OWNER = Owner("manager1 boot", 4711, "123456")
-DROPPED: dict[str, Any] = {"spec": None, "owner": None}
+DROPPED: dict[str, Any] = {"spec": None, "plan": None, "nonce": "", "owner": None}
 
 
 # ---- state transitions
@@ -40,17 +41,19 @@ DROPPED: dict[str, Any] = {"spec": None, "owner": None}
 
 def test_a_session_waits_starts_and_waits_again() -> None:
     first = queued(1)
-    begun = mark_creating(first, OWNER, NOW + 5)
-    assert begun == dataclasses.replace(first, state="CREATING", owner=OWNER, updated_at=NOW + 5, has_started=True)
+    begun = mark_creating(first, OWNER, NOW + 5, plan(), NONCE)
+    last: dict[str, Any] = {"plan": plan(), "nonce": NONCE, "has_started": True}
+    assert begun == dataclasses.replace(first, state="CREATING", owner=OWNER, updated_at=NOW + 5, **last)
     refused = mark_pending(begun, {"status": "PENDING", "pending": {}}, NOW + 6)
     assert refused == dataclasses.replace(
-        first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6, has_started=True
+        first, record={"status": "PENDING", "pending": {}}, updated_at=NOW + 6, **last
     )
+    assert forget_start(refused) == dataclasses.replace(refused, plan=None, nonce="")
     assert mark_pending(begun, begun.record, NOW + 6, failed=True).attempts == 1
 
 
 def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
-    begun = mark_creating(queued(1, spec={"env": {"TOKEN": "hunter2"}}), OWNER, NOW + 5)
+    begun = mark_creating(queued(1, spec={"env": {"TOKEN": "hunter2"}}), OWNER, NOW + 5, plan(), NONCE)
     going = mark_terminating(begun, {"status": "RUNNING"}, ["agent1", "agent2"], NOW + 6)
     changes: dict[str, Any] = {"record": {"status": "RUNNING"}, "agents": ("agent1", "agent2"), "updated_at": NOW + 6}
     assert going == dataclasses.replace(begun, state="TERMINATING", **changes, **DROPPED)
@@ -58,6 +61,13 @@ def test_what_is_ending_names_its_agents_and_drops_the_request() -> None:
     changes = {"record": {"status": "TERMINATED"}, "agents": (), "updated_at": NOW + 7}
     assert terminated == dataclasses.replace(going, state="TERMINATED", **changes, **DROPPED)
     assert "hunter2" not in going.to_json() + terminated.to_json()
+
+
+@pytest.mark.parametrize("nonce", ["../../etc", NONCE + "\n", NONCE.upper(), "n"])
+def test_what_agents_know_a_start_by_is_a_nonce(nonce: str) -> None:
+    """Agents name a file by it."""
+    with pytest.raises(ValueError, match=r"^nonce is not one$"):
+        queued(1, nonce=nonce)
 
 
 def test_what_has_ended_does_not_wait_again() -> None:
