@@ -54,6 +54,8 @@ OUTPUT = f"{AGENT_STATE}/output"
 HEALTH = f"{AGENT_STATE}/health"
 #: With the time of the last look, whose text has more or fewer digits.
 STORAGE = f"{AGENT_STATE}/storage.json"
+#: Why and since when an agent is out of service.
+CORDON = f"{AGENT_STATE}/cordon.json"
 LIMITS_STATE = f"{AGENT_STATE}/limits.json"
 FIREWALL_STATE = f"{AGENT_STATE}/firewall.json"
 WIREGUARD_KEYS = f"{AGENT_STATE}/wireguard"

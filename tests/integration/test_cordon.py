@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.internals import CORDON
 from tests.integration.laboratory import queue_entries, run_on, run_on_all
 from tests.integration.session_requests import TWO
 from tests.integration.sessions import Sessions
 
 pytestmark = pytest.mark.queue
 
-CORDON = "/var/lib/backendai/cordon.json"
 BOOTED = "systemctl show --value --property=UserspaceTimestampMonotonic"
 ON_AGENT1 = {"designated_agents": ["agent1"]}
 

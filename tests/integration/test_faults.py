@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.internals import PROGRAM, SESSIONS, TASK_CLAIM
+from tests.integration.internals import CORDON, PROGRAM, SESSIONS, TASK_CLAIM
 from tests.integration.interruptions import await_task, kill_run
 from tests.integration.laboratory import (
     AGENTS,
@@ -119,12 +119,12 @@ def claiming_without_engine(folder: Path, playbook: str, request: dict[str, Any]
 
 @contextmanager
 def cordoned_agent1(sessions: Sessions) -> Iterator[None]:
-    """Take agent1 out of service for a while."""
+    """Take agent1 out of service for a while; no pass over the queue follows."""
     sessions.run("cordon_agents", "-e", "agent_names=agent1")
     try:
         yield
     finally:
-        sessions.run("resume_agents", "-e", "agent_names=agent1")
+        run_on("agent1", f"rm {CORDON}")
 
 
 def require_nothing_left(sessions: Sessions) -> None:

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from tests.integration.gateway_client import USER
+from tests.integration.internals import CORDON
 from tests.integration.inventories import UNREACHABLE
 from tests.integration.laboratory import AGENTS, run_on, run_on_all, run_playbook
 
 pytestmark = pytest.mark.isolation
 
-CORDON = "/var/lib/backendai/cordon.json"
 OVER = "/tmp/probes-over"
 PORTS = "9001-9008"
 #: Prints how many connections are being opened, again and again.
