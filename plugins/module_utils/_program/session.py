@@ -74,7 +74,8 @@ def reap(options: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     client, store = connect(options["docker_host"]), Store(options["state_path"])
     unrouted, days = options.get("unrouted") or (), float(options.get("history_days", DAYS))
     ends = {session_id: SessionEnd(days=days) for session_id in options["end"]}
-    failures = {} if check_mode else _withdraw(store, options.get("withdraw") or {})
+    nonces = options.get("withdraw") or {}
+    failures = _withdraw(store, nonces) if nonces and not check_mode else {}
     reaped = reap_sessions(
         client, store, ends, options["restart"], expired=True, unrouted=unrouted, check_mode=check_mode
     )

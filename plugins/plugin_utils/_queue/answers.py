@@ -123,14 +123,8 @@ def wait_for_agents(entry: QueueEntry, cluster: ClusterState) -> Unschedulable |
 
     ``None`` if all of them can, if it has no command, which must not run twice, or if it was never started.
     """
-    plan = entry.plan if entry.plan and entry.plan.command else None
-    away = [agent for agent in plan.agents if agent not in cluster.facts] if plan else []
-    if plan and not away and entry.nonce and entry.id not in cluster.held:
-        return Unschedulable(
-            f"{', '.join(plan.agents)} may be about to begin its command, for a run that has ended: the next pass over"
-            " the queue asks again",
-            {},
-        )
+    plan = entry.plan
+    away = [agent for agent in plan.agents if agent not in cluster.facts] if plan and plan.command else []
     if not away:
         return None
     return Unschedulable(
@@ -174,5 +168,5 @@ def _facts(agent: AgentFacts, ports: Set[int], vxlan_port: int) -> dict[str, Any
 def _outline(entry: QueueEntry) -> list[Any]:
     """Return what a pass needs of an entry: without its record, which says why it waits."""
     fields = ("id", "name", "state", "user", "user_uid", "resource_group", "priority", "enqueued_at", "updated_at")
-    known = [getattr(entry, name) for name in (*fields, "nonce", "has_started", "limited")]
+    known = [getattr(entry, name) for name in (*fields, "has_started", "limited")]
     return [*known, entry.request_key if entry.state == PENDING else ""]

@@ -71,8 +71,9 @@ class QueueEntry:
 
     It belongs to ``user``, whose uid on the control node is ``user_uid``, if that is known.
     ``spec`` is the whole request, which may contain secrets, and ``plan`` what the last run started: both are kept
-    until the session ends, so that a repair needs no word of an agent. The plan reserves capacity as soon as the entry
-    is saved, before the facts of the agents show it; ``nonce`` is how agents know the start that it is of. ``images``
+    until the session ends, so that a repair needs no word of an agent; one that waits has a plan while something may be
+    left of its last start. The plan reserves capacity as soon as the entry is saved, before the facts of the agents
+    show it; ``nonce`` is how agents know the start that it is of. ``images``
     are those of a RUNNING session, by name. ``record`` is the session's record. ``has_started`` is whether a run has
     ever begun to start it, whatever became of that, and ``attempts`` counts the failed starts (starts refused for lack
     of capacity are not counted). ``owner`` is the run that starts the session; if it is ``attended``, somebody learns

@@ -94,7 +94,8 @@ class Hosts:
         """Have agents do what follows from the queue, and read those agents again; return how sessions have ended.
 
         An agent has a say about the sessions that it was asked to end. What fails is a warning: the next run tries
-        again. Of other sessions, which may be claims that have expired, the warning names the agent.
+        again. Of other sessions, which may be claims that have expired, the warning names the agent. One that may still
+        claim for a start that is to be refused has no facts then, as if it had not answered.
         """
         unrouted = self.unrouted(reconciled.routes)
         names = sorted({*reconciled.agents, *(reconciled.reserving if unrouted else ())})
@@ -118,20 +119,27 @@ class Hosts:
                 continue
             self._outcome.add(name, answer)
             self._warn(name, answer)
-            asked, withdrawn = reconciled.end.get(name, []), reconciled.withdraw.get(name, {})
-            for session_id, sentence in answer["failures"].items():
-                known = session_id in (*asked, *withdrawn, *reconciled.restart.get(name, ()))
-                self._outcome.warn(f"{'' if known else f'{name}: '}{session_id}: {sentence}")
-            for session_id in asked:
-                end = (answer.get("ends") or {}).get(session_id)
-                if end is not None:
-                    failed = {"failed": True} if session_id in answer["failures"] else {}
-                    ends.setdefault(session_id, {})[name] = {**end, **failed}
-                    self._warn_of_lost_output(session_id, end)
-            for session_id in withdrawn:
-                if session_id not in answer["failures"]:
-                    ends.setdefault(session_id, {})[name] = {}
+            for session_id, end in self._ends_of(name, answer, reconciled).items():
+                ends.setdefault(session_id, {})[name] = end
         self.survey(names)
+        for name, withdrawn in reconciled.withdraw.items():
+            if any(name not in ends.get(session_id, {}) for session_id in withdrawn):
+                self.answers[name] = {"error": "it could not refuse the last start of a session"}
+        return ends
+
+    def _ends_of(self, name: str, answer: Mapping[str, Any], reconciled: Reconciled) -> dict[str, Mapping[str, Any]]:
+        """Return how the sessions have ended that an agent was asked about, by id; show what failed."""
+        ending, withdrawn = reconciled.end.get(name, []), reconciled.withdraw.get(name, {})
+        failures = answer["failures"]
+        for session_id, sentence in failures.items():
+            known = session_id in (*ending, *withdrawn, *reconciled.restart.get(name, ()))
+            self._outcome.warn(f"{'' if known else f'{name}: '}{session_id}: {sentence}")
+        ends: dict[str, Mapping[str, Any]] = {session_id: {} for session_id in withdrawn if session_id not in failures}
+        for session_id in ending:
+            end = (answer.get("ends") or {}).get(session_id)
+            if end is not None:
+                ends[session_id] = {**end, **({"failed": True} if session_id in failures else {})}
+                self._warn_of_lost_output(session_id, end)
         return ends
 
     def remove(

@@ -16,7 +16,7 @@ from .._lifecycle.reconcile import AgentAnswers, ReconcileActions, reconcile
 from .._lifecycle.routes import build_gateway_update, find_vacated, reachable_plans
 from .._lifecycle.termination import add_end_results
 from .._planner.cluster_state import ClusterState
-from .._queue.entry import PENDING, RUNNING, TERMINATED, TERMINATING, QueueEntry, expired_history, recorded_plans
+from .._queue.entry import TERMINATED, TERMINATING, QueueEntry, expired_history, recorded_plans
 from .._queue.policy import still_counted
 from .._queue.store import BATCH
 from ..absence_file import load_absences, save_absences
@@ -50,7 +50,7 @@ class Reconciled:
 
     @property
     def releases_capacity(self) -> bool:
-        """Whether sessions end, so that there is or will be room for others."""
+        """Whether sessions end, or agents clear what may hold room, so that there is or will be room for others."""
         return bool(self.agents or self.routes["ended"])
 
 
@@ -121,7 +121,7 @@ def reconcile_queue(
         lines=[
             f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
             for entry in to_save
-            if entry.id not in ending_ids and entry.state not in (PENDING, RUNNING)
+            if entry.id not in ending_ids and entry.has_ended
         ],
         warnings=describe_cut_off(away, answered),
     )

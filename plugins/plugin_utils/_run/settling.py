@@ -17,7 +17,7 @@ from ...module_utils._model.printable import printable_line
 from ...module_utils._model.session import MAIN1
 from .._lifecycle.start_result import StartResult, combine_replies, requeue_or_end
 from .._lifecycle.start_steps import Start
-from .._queue.entry import CREATING, PENDING, QueueEntry, forget_start, mark_running
+from .._queue.entry import CREATING, PENDING, QueueEntry, mark_running
 from .._queue.owner import current_owner
 from .._report.record import session_record
 from .site import Site
@@ -95,8 +95,6 @@ def _update_queue(site: Site, start: Start, record: dict[str, Any], outcome: Sta
             return running.record
         failed = {**record, "error": outcome.error_at_end}
         kept = requeue_or_end(entry, failed, outcome, time.time())
-        if kept.state == PENDING and not start.may_be_held:
-            kept = forget_start(kept)
         site.queue.save(kept)
         return kept.record if kept.state == PENDING else failed
 

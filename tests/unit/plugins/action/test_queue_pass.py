@@ -208,7 +208,8 @@ def test_a_session_starts_again_when_agents_have_refused_its_last_start(make_sit
     (entry,) = queue.entries()
     reason = entry.record["pending"]["reason"]
     assert (entry.state, entry.nonce) == ("PENDING", NONCE)
-    assert reason.startswith("agent1, agent2 may be about to begin its command, for a run that has ended: "), reason
+    refusal = "it could not refuse the last start of a session"
+    assert reason.startswith(f"agent2 may have begun its command, and cannot be used (agent2: {refusal}): ")
     site.fault = lambda _asked: None
     site.queue()
     (entry,) = queue.entries()

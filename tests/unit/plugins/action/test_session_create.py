@@ -21,7 +21,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._run import host
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.crew import TITLES
 from ansible_collections.backendai.cluster.plugins.plugin_utils.agent_calls import Answer, Failure
 from ansible_collections.backendai.cluster.plugins.plugin_utils.interruption import InterruptionError
-from tests.unit.builders import IMAGE, NOW, SESSION_ID, plan, requested, spec
+from tests.unit.builders import IMAGE, NONCE, NOW, SESSION_ID, plan, requested, spec
 from tests.unit.plugins.action.asked_hosts import GONE, Asked, use_short_names
 from tests.unit.plugins.action.conftest import Run
 from tests.unit.plugins.action.session_site import SessionSite, gateway_reply, note_shown
@@ -230,18 +230,33 @@ def test_a_session_that_cannot_be_planned_is_refused_unless_an_agent_is_away(mak
 # ---- other runs were faster
 
 
-def test_a_lost_claim_is_planned_again_after_a_new_survey(make_site: MakeSite, queue: QueueStore) -> None:
+@pytest.mark.parametrize("command", ["", "python train.py"])
+def test_a_lost_claim_is_planned_again_after_a_new_survey(make_site: MakeSite, queue: QueueStore, command: str) -> None:
     site = make_site()
     refused_once(site)
-    result = site.session(**ASKED)
+    result = site.session(**ASKED, command=command)
     assert (result["session"]["status"], result.get("failed")) == ("RUNNING", None)
     phases = [phase for phase, _host in site.phases()]
     # Room may have become free for others: the run looks at the queue if something waits there.
     assert phases == ["survey", "survey", "claim", "claim", "remove", "remove"] + ["survey"] * 2 + ["claim"] * 2 + [
         "apply",
         "apply",
+        *(["command"] if command else []),
     ]
     assert [entry.state for entry in queue.entries()] == ["RUNNING"]
+
+
+def test_what_a_killed_run_was_starting_is_left_to_who_repeats_it(make_site: MakeSite, queue: QueueStore) -> None:
+    """A run for another session has agents refuse that start, and says nothing about it: nothing has ended."""
+    killed = plan({"agent1": 1, "agent2": 1}, name="other")
+    left: dict[str, Any] = {"id": killed.id, "plan": killed, "nonce": NONCE, "state": "CREATING", "attended": True}
+    queue.save(requested(9, spec(name="other"), updated_at=0.0, **left))
+    site = make_site()
+    assert site.session(**ASKED)["session"]["status"] == "RUNNING"
+    assert [asked.options["withdraw"] for asked in site.asked if asked.phase == "reap"] == [{killed.id: NONCE}] * 2
+    (entry,) = [entry for entry in queue.entries() if entry.name == "other"]
+    assert (entry.state, entry.plan, entry.nonce) == ("CREATING", None, "")
+    assert [line for line in site.shown if "other" in line] == []
 
 
 def test_a_session_waits_after_too_many_lost_claims(make_site: MakeSite, queue: QueueStore) -> None:
