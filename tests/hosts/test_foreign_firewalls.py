@@ -332,7 +332,7 @@ def test_given_back_hosts_have_the_operators_rules_and_none_of_ours(walled: Wall
         assert left[WITH_FIREWALLD].count(lasting) == walled.first[WITH_FIREWALLD].count(lasting) == 2
     assert "198.51.100.8" in left[WITH_FIREWALLD]
     assert "bai-+" not in left[WITH_FIREWALLD]
-    assert left[WITH_UFW] == walled.before[WITH_UFW]
+    assert left[WITH_UFW] == walled.first[WITH_UFW]
     equal = f"ufw allow from {walled.on[WITH_FIREWALLD].address} to any port 4789 proto udp comment 'of the operator'"
     assert equal in left[WITH_UFW].splitlines(), left[WITH_UFW]
     for host in ALL:
