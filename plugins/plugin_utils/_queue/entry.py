@@ -73,14 +73,13 @@ class QueueEntry:
     ``spec`` is the whole request, which may contain secrets, and ``plan`` what the last run started: both are kept
     until the session ends, so that a repair needs no word of an agent; one that waits has a plan while something may be
     left of its last start. The plan reserves capacity as soon as the entry is saved, before the facts of the agents
-    show it; ``nonce`` is how agents know the start that it is of. ``images``
-    are those of a RUNNING session, by name. ``record`` is the session's record. ``has_started`` is whether a run has
-    ever begun to start it, whatever became of that, and ``attempts`` counts the failed starts (starts refused for lack
-    of capacity are not counted). ``owner`` is the run that starts the session; if it is ``attended``, somebody learns
-    of a failure, so the session does not wait for another start. ``agents`` are the agents from which the session is
-    still to be removed. Times are in seconds since the epoch; ``pending_timeout`` is in seconds, 0 for none.
-    ``priority`` is 0 to 100. ``limited`` is whether a user of a manager's command made it, so that the limits of its
-    policy apply, and no operator by a playbook.
+    show it; ``nonce`` is how agents know the start that it is of. ``images`` are those of a RUNNING session, by name.
+    ``record`` is the session's record. ``has_started`` is whether a run has ever begun to start it, whatever became of
+    that, and ``attempts`` counts the failed starts (starts refused for lack of capacity are not counted). ``owner`` is
+    the run that starts the session; if it is ``attended``, somebody learns of a failure, so the session does not wait
+    for another start. ``agents`` are the agents from which the session is still to be removed. Times are in seconds
+    since the epoch; ``pending_timeout`` is in seconds, 0 for none. ``priority`` is 0 to 100. ``limited`` is whether a
+    user of a manager's command made it, so that the limits of its policy apply, and no operator by a playbook.
 
     Raises :class:`ValueError` for an unknown state, for a state that contradicts ``spec``: a PENDING session has a
     request, a TERMINATING or TERMINATED one has none; and for what is no nonce.
