@@ -104,7 +104,7 @@ soak: lab ## Kills, races and changes under load, ROUNDS times each (outside `ma
 	PYTHONPATH=.venv/collections $(BIN)/python -m tests.bench.slow_decisions
 	$(BIN)/pytest tests/integration -m "soak or long" --soak $(ROUNDS) --capture=no
 
-test-hosts: lab ## Other engines, image stores and firewalls, beside the lab (25 minutes, outside `make test`); LAB_AGENT3_ENGINE=FOLDER adds one
+test-hosts: lab ## Other engines, image stores and firewalls, beside the lab (20 minutes, outside `make test`); LAB_AGENT3_ENGINE=FOLDER adds one
 	$(LAB) suites bullseye trixie-sid
 	$(BIN)/pytest tests/hosts
 
