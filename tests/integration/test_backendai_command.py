@@ -242,9 +242,13 @@ def checking_port() -> Iterator[str]:
     """An sshd that asks its clients each second whether they are there; its port."""
     port, file = "2222", "/run/sshd-checking.pid"
     settings = f"-p {port} -o PidFile={file} -o ClientAliveInterval=1 -o ClientAliveCountMax=2"
+    listening = f"ss --no-header --listening --tcp --numeric 'sport = :{port}'"
     run_on(MANAGER, f"/usr/sbin/sshd {settings}")
+    # It listens after it has left its terminal.
+    wait_until(lambda: run_on(MANAGER, listening))
     yield port
     run_on(MANAGER, f"kill $(cat {file})")
+    wait_until(lambda: not run_on(MANAGER, listening))
 
 
 # With a terminal, what changes on it keeps sshd from asking.
