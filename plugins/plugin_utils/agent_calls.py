@@ -57,8 +57,12 @@ class Asks(Protocol):
         seconds: int,
         step: str = "",
         meanwhile: Meanwhile = lambda: None,
+        answers: dict[str, Answer] | None = None,
     ) -> dict[str, Answer]:
-        """Return the result of a phase on each of the hosts, or why there is none."""
+        """Return the result of a phase on each of the hosts, or why there is none.
+
+        Each is in ``answers`` as soon as it has come: an interruption ends the wait for the others.
+        """
 
     def give_up(self) -> None:
         """Forget the requests that have not been answered."""
@@ -114,15 +118,17 @@ class AgentCalls:
         seconds: int,
         step: str = "",
         meanwhile: Meanwhile = lambda: None,
+        answers: dict[str, Answer] | None = None,
     ) -> dict[str, Answer]:
         """Return the result of a phase on each of the agents, which have some seconds for it, or why there is none.
 
         The texts of results are safe to print. ``step`` names for people what the agents do. ``meanwhile`` is called
-        once they have been asked.
+        once they have been asked. Each result is in ``answers`` as soon as it has come: an interruption ends the wait
+        for the others.
         """
         names = list(agents)
         calls: dict[str, _Call] = {}
-        answers: dict[str, Answer] = {}
+        answers = {} if answers is None else answers
         if step and names:
             self._tell(step, "", None)
         with limited_memory():
@@ -134,11 +140,11 @@ class AgentCalls:
             # It may lack what replies may take here, and whoever needs what it prepares does it again.
             with contextlib.suppress(MemoryError):
                 meanwhile()
-            answers |= self._collect(calls)
+            self._collect(calls, answers)
             # A host that sends without end leaves no memory for others: each of those is asked again by itself.
             for name in [name for name, answer in answers.items() if answer == _CROWDED]:
                 self._send(name, calls[name])
-                answers |= self._collect({name: calls[name]})
+                self._collect({name: calls[name]}, answers)
         return {name: answers[name] for name in names}
 
     def give_up(self) -> None:
@@ -164,9 +170,8 @@ class AgentCalls:
         payload = build_payload(archive, call.request, check_mode=self._mode.check)
         self._pool.submit(name, call.program.link, call.program.command, payload, call.seconds)
 
-    def _collect(self, calls: Mapping[str, _Call]) -> dict[str, Answer]:
-        """Return the answers to requests that were sent; an agent without the program gets it first."""
-        answers: dict[str, Answer] = {}
+    def _collect(self, calls: Mapping[str, _Call], answers: dict[str, Answer]) -> None:
+        """Wait for the answers to requests that were sent; an agent without the program gets it first."""
         for name, outcome in self._pool.outcomes():
             call = calls[name]
             try:
@@ -178,7 +183,6 @@ class AgentCalls:
                 continue
             call.sent_program = True
             self._send(name, call)
-        return answers
 
     def _answered(self, step: str, name: str, answer: Answer) -> Answer:
         if step:

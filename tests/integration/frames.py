@@ -9,6 +9,8 @@ IPV4, ARP, IPV6 = 0x0800, 0x0806, 0x86DD
 ICMP, UDP = 1, 17
 #: Kinds of VLAN tags.
 CUSTOMER_TAG, SERVICE_TAG = 0x8100, 0x88A8
+#: The EtherType of LACP, and the destination that its frames have: the next bridge, which does not forward them.
+SLOW_PROTOCOLS, NEXT_BRIDGE = 0x8809, "01:80:c2:00:00:02"
 SOURCE_PORT = 40000
 
 
@@ -21,9 +23,9 @@ def internet_checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def ethernet(source: str, target: str, packet: bytes) -> bytes:
-    """Return an Ethernet frame that contains an IP packet."""
-    kind = IPV6 if packet[0] >> 4 == 6 else IPV4
+def ethernet(source: str, target: str, packet: bytes, kind: int | None = None) -> bytes:
+    """Return an Ethernet frame of that EtherType, or with the one of the IP packet that it contains."""
+    kind = kind or (IPV6 if packet[0] >> 4 == 6 else IPV4)
     return bytes.fromhex((target + source).replace(":", "")) + struct.pack("!H", kind) + packet
 
 

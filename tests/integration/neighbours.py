@@ -15,7 +15,16 @@ from tests.integration.forgery import (
     in_container,
     listen_in,
 )
-from tests.integration.frames import CUSTOMER_TAG, SERVICE_TAG, arp_reply, datagram, ethernet, tagged
+from tests.integration.frames import (
+    CUSTOMER_TAG,
+    NEXT_BRIDGE,
+    SERVICE_TAG,
+    SLOW_PROTOCOLS,
+    arp_reply,
+    datagram,
+    ethernet,
+    tagged,
+)
 from tests.integration.internals import DEFAULT_BRIDGE
 from tests.integration.laboratory import Kernel, run_in, run_on
 from tests.integration.programs import run_line
@@ -24,6 +33,8 @@ from tests.integration.programs import run_line
 GENUINE = "a container to the world"
 #: To a neighbour: these arrive where neither the bridge nor the rules separate containers.
 BETWEEN = {"a neighbour", "a neighbour with a customer tag", "a neighbour with a service tag"}
+#: To daemons of the agent that negotiate with the next bridge: it arrives where the rules are missing.
+CONTROL = "a container to the daemons of LACP"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,12 +88,17 @@ class Neighbours:
             to_agent("a container as a neighbour to its agent", target_mac, target),
             to_bridges("a container to the bridges of the spanning tree", "01:80:c2:00:00:00"),
             to_bridges("a container to the neighbours of LLDP", "01:80:c2:00:00:0e"),
+            ethernet(own_mac, NEXT_BRIDGE, CONTROL.encode(), SLOW_PROTOCOLS),
             ethernet(own_mac, bridge_mac, datagram("fe80::1", "ff02::1", ON_AGENT, b"a container over IPv6")),
             arp_reply(own_mac, target, bridge_mac, bridge),
             arp_reply(target_mac, own, bridge_mac, bridge),
         ]
         listeners = {
-            self.agent: [listen_in(self.target), run_line("listen", ON_AGENT)],
+            self.agent: [
+                listen_in(self.target),
+                run_line("listen", ON_AGENT),
+                run_line("listen_frames", SLOW_PROTOCOLS),
+            ],
             "user1": [run_line("listen", EXTERNAL)],
         }
         line = in_container(self.sender, "send_frames", "eth0", *(frame.hex() for frame in frames))

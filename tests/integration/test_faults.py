@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.internals import CORDON, PROGRAM, SESSIONS, TASK_CLAIM
-from tests.integration.interruptions import await_task, kill_run
+from tests.integration.interruptions import await_task, descendants, kill_run
 from tests.integration.laboratory import (
     AGENTS,
     BUSYBOX,
@@ -180,6 +181,40 @@ def test_what_a_killed_run_has_asked_for_does_not_run_beside_what_the_next_run_s
     assert sorted(map(len, held)) == [0, 0, 1]
     assert held[0] == [], "agent1 has begun it a second time"
     assert sessions.run("verify_session", name=sessions.name).code == 0
+
+
+@pytest.mark.parametrize("over", [True, False], ids=["over", "still running"])
+@pytest.mark.parametrize("waits", [True, False], ids=["of the queue", "of a user"])
+def test_a_command_that_a_killed_run_has_begun_runs_once(
+    agent1_sessions: Sessions, tmp_path: Path, waits: bool, over: bool
+) -> None:
+    """The run stands still since it has asked for everything, and is killed before it reads the answer."""
+    sessions = agent1_sessions
+    request = {**ONE, "name": sessions.name, "command": "echo ran; sleep 2" if over else "echo ran; sleep 3600"}
+    if waits:
+        with cordoned_agent1(sessions):
+            assert sessions.create(**request).record["status"] == "PENDING"
+    variables = {f"session_{key}": value for key, value in ({} if waits else request).items()}
+    line = command("schedule_sessions" if waits else "create_session", tmp_path, variables)
+    with launch([*line, "--limit", "localhost,gateway1,agent1"]) as run:
+        await_task(run, TASK_CLAIM)
+        wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() != "0", pause=0.05)
+        for pid in (run.pid, *descendants(run.pid)):
+            os.kill(pid, signal.SIGSTOP)
+        state = f"docker ps --all --filter name={sessions.name} --format '{{{{.State}}}}'"
+        wait_until(lambda: run_on("agent1", COUNT_REQUESTS).strip() == "0")
+        wait_until(lambda: run_on("agent1", state).strip() == ("exited" if over else "running"))
+        kill_run(run)
+        run.communicate(timeout=TIMEOUT)
+    created = run_on("agent1", f"docker ps --all --quiet --filter name={sessions.name}")
+    for _pass in range(2):
+        assert sessions.run("schedule_sessions").code == 0
+    (entry,) = [each for each in queue_entries().values() if each["name"] == sessions.name]
+    record = entry["record"]
+    assert (record["status"], record["exit_code"]) == (("TERMINATED", 0) if over else ("RUNNING", None))
+    assert run_on("agent1", f"docker ps --all --quiet --filter name={sessions.name}") == ("" if over else created)
+    if not over:
+        assert sessions.run("verify_session", name=sessions.name).code == 0
 
 
 def test_session_with_a_blocked_tunnel_is_not_running(sessions: Sessions) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start
     READY,
     REMOVE,
     UNREACHABLE,
+    Reply,
     Start,
 )
 
@@ -43,7 +44,8 @@ class Run:
 
     ``lost`` are the steps in which an agent replies nothing about its sessions, or becomes ``unreachable``. ``forks``
     is the number of agents that work concurrently. ``slow`` are the sessions and agents whose containers are not ready
-    when an agent has waited long enough. ``interrupt`` is called before each request, and may raise.
+    when an agent has waited long enough. ``interrupt`` is called before each request, and may raise. ``renewed`` are
+    the sessions that lack no image, and whose claims are renewed while agents pull for others.
     """
 
     sessions: list[dict[str, Any]]
@@ -56,6 +58,7 @@ class Run:
     completed: set[Fault] = dataclasses.field(default_factory=set)
     removed: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     given_up: int = 0
+    renewed: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.starting = Starting(self.sessions, self, self.forks)
@@ -71,15 +74,19 @@ class Run:
         (found,) = [start for start in self.starting.starts if start.id == session["id"]]
         return found
 
-    def take(self, step: str, work: Work) -> Replies:
-        return {agent: self._replies(step, agent, work[agent]) for agent in work}
+    def take(self, step: str, work: Work, replies: dict[str, Mapping[str, Reply]]) -> None:
+        for agent in work:
+            replies[agent] = self._replies(step, agent, work[agent])
 
     def pull(self, starts: Sequence[Start]) -> Replies:
         pulling: dict[str, list[tuple[Start, list[str]]]] = {}
-        for start in starts:
+        self.renewed += [start.id for start in starts if not start.needs_pull]
+        for start in (start for start in starts if start.needs_pull):
             for agent in start.agents:
                 pulling.setdefault(agent, []).append((start, [PULL]))
-        return self.take(PULL, pulling)
+        replies: dict[str, Mapping[str, Reply]] = {}
+        self.take(PULL, pulling, replies)
+        return replies
 
     def give_up(self) -> None:
         self.given_up += 1

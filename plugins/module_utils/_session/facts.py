@@ -413,6 +413,7 @@ def _held_session(
         states=by_state(container_states(client, store, session, own)),
         lived=lived,
         idle=idle,
+        begun=bool(plan.command) and bool(store.started_commands(session)),
         cordon=draining,
         public_keys=keys,
     )

@@ -44,14 +44,15 @@ class _Part:
     start: Start
     left: list[str]
     reply: dict[str, Any]
-    polled_at: float = float("-inf")
+    polled_at: float | None
 
 
 class Pulls:
     """What is left to pull for sessions that agents have claimed for ``claim_ttl`` seconds.
 
-    A pull may take longer than that, and agents that have finished, or lack no image, must renew their claims, too: all
-    agents of a session take part as long as one of them pulls. A last round after the last pull renews all claims.
+    A pull may take longer than that, and all go on together: as long as one agent pulls, all agents of all sessions
+    renew their claims, also those of sessions that lack no image. A last round after the last pull of a session renews
+    its claims once more.
     """
 
     def __init__(self, starts: Iterable[Start], claim_ttl: float) -> None:
@@ -64,17 +65,20 @@ class Pulls:
             images = images_from_dict({**start.decided["images"], **({RECORD: recorded} if recorded else {})})
             self._images[start.id], mismatch = images, image_mismatch(images)
             for agent in start.agents:
-                part = _Part(start, list(start.decided["missing_images"].get(agent) or ()), {"images": {}})
+                missing = start.decided["missing_images"]
+                # One that lacks no image has just claimed.
+                part = _Part(start, list(missing.get(agent) or ()), {"images": {}}, float("-inf") if missing else None)
                 self._parts[start.id, agent] = part
                 if mismatch:
                     part.reply["failed"] = f"{mismatch}."
 
     @property
     def replies(self) -> dict[str, dict[str, Reply]]:
-        """What each agent has replied about each session so far."""
+        """What each agent has replied about each session that lacks images so far."""
         replies: dict[str, dict[str, Reply]] = {}
         for (session_id, agent), part in self._parts.items():
-            replies.setdefault(agent, {})[session_id] = part.reply
+            if part.start.decided["missing_images"]:
+                replies.setdefault(agent, {})[session_id] = part.reply
         return replies
 
     @property
@@ -85,14 +89,15 @@ class Pulls:
     def due(self, now: float) -> list[Poll]:
         """Return the questions to ask now; there are none when all is done. ``now`` is a time in seconds."""
         polls: list[Poll] = []
+        anybody_pulls = bool(self.pulling)
         for session_id in self._images:
             parts = {key: part for key, part in self._parts.items() if key[0] == session_id}
             if not self._goes_on(next(iter(parts.values())).start):
                 continue
-            pulling = any(part.left for part in parts.values())
-            last_round = not pulling and session_id in self._pulled
+            last_round = session_id in self._pulled and not any(part.left for part in parts.values())
             for key, part in parts.items():
-                if part.left or last_round or (pulling and part.polled_at + self._interval <= now):
+                part.polled_at = now if part.polled_at is None else part.polled_at
+                if part.left or last_round or (anybody_pulls and part.polled_at + self._interval <= now):
                     polls.extend(self._poll(key, part))
             if last_round:
                 self._pulled.discard(session_id)

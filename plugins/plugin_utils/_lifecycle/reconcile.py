@@ -25,7 +25,7 @@ from .._queue.entry import (
     recorded_plans,
     timed_out,
 )
-from .._report.record import ended_record, session_record
+from .._report.record import command_end, ended_record, session_record
 from .time_limits import time_reason
 
 
@@ -90,7 +90,7 @@ def reconcile(
     completed_starts = [
         mark_running(entry, now, _record(sessions[entry.id], entry, "RUNNING"))
         for entry in listed
-        if _is_orphaned(entry) and entry.id in sessions and _is_complete(sessions[entry.id])
+        if entry.id in sessions and _has_completed(entry, sessions[entry.id])
     ]
     vanished = [
         entry
@@ -160,13 +160,12 @@ def _group(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 def find_end_reason(session: Session, now: float) -> tuple[str, int | None]:
     """Return why a committed session is over (empty if it is not) and the exit code that ended it."""
-    plan, containers = session.plan, session.containers
-    stopped = {name: state for name, state in containers.items() if state.status in STOPPED}
-    if plan.command and MAIN1 in stopped:
+    plan, stopped = session.plan, session.stopped
+    if session.command_is_over:
+        if MAIN1 not in stopped:
+            return f"{MAIN1} was removed, and with it the command", None
         exit_code = stopped[MAIN1].exit_code
-        return f"the command ended with exit code {exit_code}", exit_code
-    if plan.command and MAIN1 not in containers and plan.agents[0] in session.parts:
-        return f"{MAIN1} was removed, and with it the command", None
+        return command_end(exit_code), exit_code
     failed = [name for name in stopped if not session.completed(name)]
     if failed and plan.failure_policy == "terminate":
         exit_code = stopped[failed[0]].exit_code
@@ -228,9 +227,16 @@ def _is_orphaned(entry: QueueEntry) -> bool:
     return entry.state == CREATING and entry.owner is None and not entry.waits_for_start
 
 
-def _is_complete(session: Session) -> bool:
-    """Return whether the start is complete: all agents have committed, and there is no command left to start."""
-    return session.committed and not session.plan.command
+def _has_completed(entry: QueueEntry, session: Session) -> bool:
+    """Return whether nothing is left to do of the start of a run that died: all agents have committed the session.
+
+    One whose command has begun runs, also if it waits for another start: that would begin the command again, or end it.
+    """
+    if not session.committed:
+        return False
+    if session.plan.command:
+        return session.command_has_begun and (entry.state == PENDING or _is_orphaned(entry))
+    return _is_orphaned(entry)
 
 
 def _end_fields(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,11 +29,17 @@ Replies = Mapping[str, Mapping[str, Reply]]
 class Crew(Protocol):
     """The agents of a run, as a whole."""
 
-    def take(self, step: str, work: Work) -> Replies:
-        """Have agents do their work in the step; one that fails replies that for each of its sessions."""
+    def take(self, step: str, work: Work, replies: dict[str, Mapping[str, Reply]]) -> None:
+        """Have agents do their work in the step; one that fails replies that for each of its sessions.
+
+        The replies are those by agent, then by the id of the session. If this raises, some have come all the same.
+        """
 
     def pull(self, starts: Sequence[Start]) -> Replies:
-        """Have agents pull the images that these sessions lack, and renew the claims of all of their agents."""
+        """Have agents pull the images that these sessions lack, and renew the claims of all of their agents.
+
+        Return what agents have replied about sessions that lack images.
+        """
 
     def give_up(self) -> None:
         """Forget what agents are doing: the next request to one follows nothing that is under way."""
@@ -82,8 +88,8 @@ class Starting:
         """Have all agents take a step that take part in it."""
         starts = [self._starts[name] for name in names]
         if step == PULL:
-            pulling = [start for start in starts if any(map(start.needs_pull, start.agents))]
-            self._note(step, self._crew.pull(pulling) if pulling else {})
+            if any(start.needs_pull for start in starts):
+                self._note(step, self._crew.pull([start for start in starts if start.awaits_pulls]))
             return
         work: dict[str, list[tuple[Start, list[str]]]] = {}
         for start in starts:
@@ -91,7 +97,16 @@ class Starting:
                 steps = start.steps_of(agent, step, self._forks)
                 if steps:
                     work.setdefault(agent, []).append((start, steps))
-        self._note(step, self._crew.take(step, work) if work else {})
+        self._have_done(step, work)
+
+    def _have_done(self, step: str, work: Work) -> None:
+        """Have agents do their work, and note what they reply, also if the wait for others is interrupted."""
+        replies: dict[str, Mapping[str, Reply]] = {}
+        try:
+            if work:
+                self._crew.take(step, work, replies)
+        finally:
+            self._note(step, replies)
 
     def _break_off(self, error: BaseException) -> None:
         """Note that the run ends here for the sessions that are under way."""
@@ -111,7 +126,7 @@ class Starting:
         for start in [self._starts[name] for name in names] if self._undo else ():
             for agent in start.agents if start.failed and not start.rolled_back else ():
                 work.setdefault(agent, []).append((start, [REMOVE]))
-        self._note(REMOVE, self._crew.take(REMOVE, work) if work else {})
+        self._have_done(REMOVE, work)
 
     def _note(self, step: str, replies: Replies) -> None:
         for name, start in self._starts.items():

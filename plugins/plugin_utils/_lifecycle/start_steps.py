@@ -54,7 +54,8 @@ def start_arguments(
 ) -> dict[str, Any]:
     """Return the arguments that agents need to carry out a decision, without secrets.
 
-    ``nonce`` is of this start alone. ``never_completed``: the session is in the queue, and no run has completed it yet.
+    ``nonce`` is of this start alone. ``never_completed``: the session is in the queue, and no run has completed it yet;
+    this start claims what agents have committed for another one, so that they remove it if the start fails.
     ``stale_sessions`` are the ids of sessions that ended while an agent was unreachable: agents that still hold them
     remove them. ``recorded_images`` are those that the session was started with, by name. What agents have committed
     before stays if the start fails and ``repairs`` another one: an earlier run has completed it.
@@ -65,13 +66,13 @@ def start_arguments(
         "id": plan.id,
         "existing": decision.existing,
         "never_completed": never_completed,
-        "repairs": decision.committed and (bool(decision.public_keys) or not never_completed),
+        "repairs": decision.committed and not never_completed,
         "agents": plan.agents,
         "missing_images": decision.missing_images,
         "images": decision.images,
         "recorded_images": to_plain(dict(recorded_images or {})),
         "route_problem": decision.route_problem,
-        "public_keys": decision.public_keys,
+        "public_keys": {} if never_completed else decision.public_keys,
         "nonce": nonce,
         "stale_sessions": list(stale_sessions),
     }
@@ -108,7 +109,7 @@ class Start:
 
     @property
     def committed(self) -> bool:
-        """Whether all agents had committed the session before this run, so that no claim is needed."""
+        """Whether an earlier run has completed the session on all agents, so that no claim is needed."""
         return bool(self.decided["public_keys"])
 
     @property
@@ -155,10 +156,18 @@ class Start:
             return []
         return [APPLY, COMMIT] if step == APPLY and len(self.agents) <= forks else [step]
 
-    def needs_pull(self, agent: str) -> bool:
-        """Return whether an agent has to pull images for this session, or to renew its claim while other agents do."""
-        pulling = self.decided["missing_images"] and agent in self.agents and self._succeeded_before(PULL)
-        return bool(pulling) and not any("failed" in reply for reply in self.results.get(PULL, {}).values())
+    @property
+    def needs_pull(self) -> bool:
+        """Whether agents have to pull images for this session."""
+        return bool(self.decided["missing_images"]) and self._succeeded_before(PULL)
+
+    @property
+    def awaits_pulls(self) -> bool:
+        """Whether agents have to pull images, or hold a claim meanwhile: no session is applied before all have theirs.
+
+        One that an earlier run has completed is no claim.
+        """
+        return self.needs_pull or (not self._is_single_request and not self.committed and self._succeeded_before(PULL))
 
     @property
     def starting(self) -> bool:

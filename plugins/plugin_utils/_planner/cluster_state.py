@@ -17,7 +17,7 @@ from ...module_utils._model.devices import Device, GpuRequest
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.held_session import ContainerState, HeldSession, PublicKeys
 from ...module_utils._model.plan import SessionPlan
-from ...module_utils._model.session import STOPPED
+from ...module_utils._model.session import ALL, MAIN1, STOPPED
 
 
 class InventoryAgent(NamedTuple):
@@ -95,6 +95,25 @@ class Session:
     def committed(self) -> bool:
         """Whether all agents of the plan have committed their parts."""
         return all(agent in self.parts and self.parts[agent].committed for agent in self.plan.agents)
+
+    @property
+    def stopped(self) -> dict[str, ContainerState]:
+        """The containers that have ended, by hostname."""
+        return {hostname: state for hostname, state in self.containers.items() if state.status in STOPPED}
+
+    @property
+    def command_is_over(self) -> bool:
+        """Whether main1 of a batch session has ended, or was removed, as far as its agent answers."""
+        read = bool(self.plan.command) and self.plan.agents[0] in self.parts
+        return read and (MAIN1 not in self.containers or MAIN1 in self.stopped)
+
+    @property
+    def command_has_begun(self) -> bool:
+        """Whether all agents that run the command have begun it; of one that is over, whether main1's agent had."""
+        running = (
+            self.plan.agents if self.plan.command_scope == ALL and not self.command_is_over else self.plan.agents[:1]
+        )
+        return bool(self.plan.command) and all(agent in self.parts and self.parts[agent].begun for agent in running)
 
     def completed(self, hostname: str) -> bool:
         """Return whether a container has exited with code 0 because the session's command in it has completed."""

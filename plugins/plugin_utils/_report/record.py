@@ -197,6 +197,16 @@ def ended_record(
     return {**complete_record(record), "status": status, "pending": None, "error": error, **ending}
 
 
+def with_command_end(record: Mapping[str, Any], exit_code: int, now: float) -> dict[str, Any]:
+    """Return the final record of a running session whose command has ended with that exit code; ``now`` as above."""
+    return ended_record(record, "TERMINATED", command_end(exit_code), exit_code, record.get("created_at"), now)
+
+
+def command_end(exit_code: int | None) -> str:
+    """Return why a session is over whose command has ended, as a phrase."""
+    return f"the command ended with exit code {exit_code}"
+
+
 @dataclasses.dataclass(frozen=True)
 class _StoredPending:
     extensible: ClassVar[bool] = True

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ from .._lifecycle.start_result import summarize_record
 from .._queue.entry import PENDING
 from .._report.access import render_access, session_links
 from .._report.logs import logs_report, render_logs
-from .._report.record import to_json, unplanned_record, with_next_end
+from .._report.record import to_json, unplanned_record, with_command_end, with_next_end
 from .._report.verification import AgentReports
 from .new_session import NotPlannedError
+from .reconciling import Reconciled
 from .session_run import SessionRun
 from .settling import Settled
 
@@ -27,7 +29,7 @@ from .settling import Settled
 class Created:
     """The session of a run: its record, the links to it, and why it has failed, if it has.
 
-    ``refused``: the session cannot be as it was asked for, and nothing was changed.
+    ``refused``: the session cannot be as it was asked for, and nothing was changed of it.
     """
 
     record: Mapping[str, Any]
@@ -38,8 +40,9 @@ class Created:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """A command that was waited for: ``log`` are the lines of one that has failed."""
+    """A command that was waited for: its exit code, if that is known, and the ``log`` of one that has failed."""
 
+    exit_code: int | None
     log: Sequence[str] = ()
 
 
@@ -48,6 +51,7 @@ def create(run: SessionRun) -> Created:
 
     Whatever is raised, the session is complete, or undone on all agents that can be reached, and its record is written.
     """
+    reconciled: Reconciled | None = None
     try:
         reconciled = run.reconcile(abandoned=False)
         settled, released = run.start_requested()
@@ -58,7 +62,10 @@ def create(run: SessionRun) -> Created:
     except NotPlannedError as error:
         for text in error.warnings:
             run.outcome.warn(text)
-        return _refused(run, str(error))
+        refused = _refused(run, str(error))
+        if reconciled and reconciled.releases_capacity and run.anything_waits():
+            run.start_waiting()
+        return refused
     except BaseException as error:
         _let_go(run, error)
         raise
@@ -102,14 +109,13 @@ def _waits(run: SessionRun, settled: Settled) -> bool:
 def _wait(run: SessionRun, settled: Settled) -> Ended:
     """Wait for the end of the command, and read the end of its log if it has failed."""
     session_id, agents = str(settled.record["id"]), settled.start.agents if settled.start else []
-    if run.hosts.wait_for_end(session_id, agents[0]) == 0:
-        return Ended()
-    part = run.hosts.read_end_of_log(session_id, agents[0])
+    exit_code = run.hosts.wait_for_end(session_id, agents[0])
+    part = run.hosts.read_end_of_log(session_id, agents[0]) if exit_code != 0 else None
     if part is None:
-        return Ended()
+        return Ended(exit_code)
     answers = AgentReports({agents[0]: [dict(part)]}, {})
     report = logs_report("", None, [(MAIN1, agents[0])], {agents[0]: part}, answers, MAIN1)
-    return Ended(list(render_logs(report)))
+    return Ended(exit_code, list(render_logs(report)))
 
 
 def report(run: SessionRun, settled: Settled, passed: Iterable[Settled], ended: Ended | None) -> Created:
@@ -123,6 +129,9 @@ def report(run: SessionRun, settled: Settled, passed: Iterable[Settled], ended: 
         end = (record["pending"] or {}).get("next_end_at")
         later = [with_next_end({**record, "pending": entry.record.get("pending")}, end)]
     later += [entry.record] if entry and entry.has_ended and ended else []
+    if entry is None and ended and ended.exit_code is not None:
+        # Nothing is kept of sessions that have ended.
+        later = [with_command_end(record, ended.exit_code, time.time())]
     if later:
         record = later[-1]
         run.write_record(record)

@@ -21,6 +21,7 @@ from .._lifecycle.start_steps import (
     READY,
     REMOVE,
     UNREACHABLE,
+    Reply,
     Start,
 )
 from ..agent_calls import Answer, Asks, Failure
@@ -50,15 +51,23 @@ class AgentCrew:
     def __init__(self, calls: Asks, requests: Requests, outcome: Outcome, claim_ttl: int) -> None:
         self._calls, self._requests, self._outcome, self._claim_ttl = calls, requests, outcome, claim_ttl
 
-    def take(self, step: str, work: Work) -> Replies:
-        """Have agents do their work in the step; one that fails replies that for each of its sessions."""
+    def take(self, step: str, work: Work, replies: dict[str, Mapping[str, Reply]]) -> None:
+        """Have agents do their work in the step; one that fails replies that for each of its sessions.
+
+        What agents have replied when the wait is interrupted is in ``replies``.
+        """
 
         def options(agent: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
             return self._requests.options(agent, work[agent], variables, template)
 
         seconds = STEP_SECONDS + self._claim_ttl
-        answers = self._calls.ask(phase_of(step), work, options, seconds, TITLES[step])
-        return {agent: self._replies(agent, [start for start, _steps in work[agent]], answers[agent]) for agent in work}
+        answers: dict[str, Answer] = {}
+        try:
+            self._calls.ask(phase_of(step), work, options, seconds, TITLES[step], answers=answers)
+        finally:
+            for agent in [agent for agent in work if agent in answers]:
+                starts = [start for start, _steps in work[agent]]
+                replies[agent] = self._replies(agent, starts, answers[agent])
 
     def pull(self, starts: Sequence[Start]) -> Replies:
         """Have agents pull the images that these sessions lack, and renew the claims of all of their agents."""

@@ -119,7 +119,8 @@ def reconcile_queue(
         reserving=sorted(find_vacated(cluster)) if all_routes else [],
         routes=_routes(site, cluster, known, actions, sent, all_routes=all_routes),
         lines=[
-            f"Session {entry.name} is {entry.record['status']}: {entry.record['reason']}."
+            f"Session {entry.name} {'would be' if site.check_mode else 'is'} {entry.record['status']}:"
+            f" {entry.record['reason']}."
             for entry in to_save
             if entry.id not in ending_ids and entry.has_ended
         ],

@@ -57,6 +57,7 @@ class SessionRun:
         self.recorded = False
         """Whether the record of the session of the request has been written."""
         self._begun: list[Starting] = []
+        self._told: set[str] = set()
 
     def reconcile(self, *, abandoned: bool, all_routes: bool = False) -> Reconciled:
         """Survey the agents, and terminate or restart the sessions that need it."""
@@ -76,7 +77,9 @@ class SessionRun:
             all_routes=all_routes,
             sent=self.hosts.sent,
         )
-        self.edge.show(found.lines)
+        # In check mode, the same is found again each time.
+        self.edge.show([line for line in found.lines if line not in self._told])
+        self._told.update(found.lines)
         for text in found.warnings:
             self.outcome.warn(text)
         return found

@@ -73,15 +73,10 @@ def _begin(run: SessionRun) -> Termination:
 def _remove(run: SessionRun, end: Termination, unrouted: Sequence[str]) -> dict[str, Any]:
     """Have agents remove the session, and return its final record, which is written.
 
-    Agents on which it could not be removed are kept in the queue.
+    Agents on which it could not be removed are kept in the queue, as is what the others have said of its end.
     """
     site, options = run.site, run.site.request.run
     ends, failures = run.hosts.remove(end.record["id"], end.agents, unrouted) if end.agents else ({}, {})
-    # One that waits has nothing yet that people use.
-    if failures and not options.force and end.record["status"] != "CANCELLED":
-        raise NotEndedError(" ".join(f"{name}: {as_sentence(text)}" for name, text in failures.items()))
-    for name, text in failures.items():
-        run.outcome.warn(f"{name}: {as_sentence(text)}")
     record = add_end_results(end.record, ends)
     left = [*end.unreachable, *failures]
     with site.transaction():
@@ -93,6 +88,11 @@ def _remove(run: SessionRun, end: Termination, unrouted: Sequence[str]) -> dict[
             remaining = dataclasses.replace(entry, agents=tuple(left), record=record)
             ended = entry.state == TERMINATED or not left
             site.queue.save(mark_terminated(entry, record, time.time()) if ended else remaining)
+    # One that waits has nothing yet that people use.
+    if failures and not options.force and end.record["status"] != "CANCELLED":
+        raise NotEndedError(" ".join(f"{name}: {as_sentence(text)}" for name, text in failures.items()))
+    for name, text in failures.items():
+        run.outcome.warn(f"{name}: {as_sentence(text)}")
     run.write_record(record)
     run.edge.show(summarize_record(record, check_mode=site.check_mode))
     if left:

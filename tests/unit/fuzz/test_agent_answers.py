@@ -163,9 +163,14 @@ class Replying:
     def __init__(self, reply: Mapping[str, Any]) -> None:
         self._reply = reply
 
-    def ask(self, phase: str, agents: Iterable[str], *_how: Any, **_more: Any) -> dict[str, Any]:
+    def ask(
+        self, phase: str, agents: Iterable[str], *_how: Any, answers: dict[str, Any] | None = None, **_more: Any
+    ) -> dict[str, Any]:
         assert phase
-        return dict.fromkeys(agents, self._reply)
+        replies = dict.fromkeys(agents, self._reply)
+        if answers is not None:
+            answers.update(replies)
+        return replies
 
     def give_up(self) -> None:
         raise AssertionError("nothing is under way")

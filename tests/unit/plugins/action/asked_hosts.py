@@ -64,12 +64,14 @@ class AskedHosts:
         seconds: int,
         step: str = "",
         meanwhile: Meanwhile = lambda: None,
+        answers: dict[str, Answer] | None = None,
     ) -> dict[str, Answer]:
-        names = list(agents)
+        names, answers = list(agents), {} if answers is None else answers
         if step and names:
             self._tell(step, "", None)
         meanwhile()
-        answers = {name: self._ask(phase, name, options_of, seconds) for name in names}
+        for name in names:
+            answers[name] = self._ask(phase, name, options_of, seconds)
         for name, answer in answers.items() if step else ():
             self._tell(step, name, answer)
         return answers

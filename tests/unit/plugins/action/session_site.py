@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ class Agent:
     """An agent that holds parts of sessions, by session id: its plan, and whether it is committed.
 
     ``stopped`` are the status and exit code of containers that do not run, by hostname; ``lines`` are those of a log.
-    It may have ``gpus``.
+    ``nonces`` are those of the runs that claimed parts, and ``begun`` how often it began the commands of sessions. It
+    may have ``gpus``.
     """
 
     def __init__(self, name: str, cpu: int) -> None:
@@ -38,6 +40,8 @@ class Agent:
         self.lines: list[str] = []
         self.gpus = 0
         self.stopped: dict[str, tuple[str, int | None]] = {}
+        self.nonces: dict[str, str] = {}
+        self.begun: Counter[str] = Counter()
 
     def reply(self, asked: Asked) -> Answer:
         """Return the reply to a request."""
@@ -56,7 +60,8 @@ class Agent:
         capacity = {"cpu": self.cpu, "mem": 64 * GIB, **({"cuda.device": self.gpus} if self.gpus else {})}
         allocated = {slot: sum(kernel.resources.get(slot, 0) for kernel in kernels) for slot in capacity}
         held = [
-            held_session(plan, self.name, self.stopped, committed=committed) for plan, committed in self.parts.values()
+            held_session(plan, self.name, self.stopped, committed=committed, begun=plan.id in self.begun)
+            for plan, committed in self.parts.values()
         ]
         taken: dict[str, Any] = {"sessions": held, "allocated": allocated, "containers": len(kernels)}
         return result(agent_facts(self.name, self.cpu, capacity=capacity, **taken))
@@ -69,6 +74,7 @@ class Agent:
         if "claim" in entry["steps"]:
             plan = SessionPlan.from_dict(entry["plan"])
             self.parts[entry["id"]] = (plan, False)
+            self.nonces[entry["id"]] = entry["nonce"]
             names = [kernel.hostname for kernel in plan.kernels_on(self.name)]
             reply["public_keys"] = {name: {"user": f"USER-{name}", "host": f"HOST-{name}"} for name in names}
         plan = self.parts[entry["id"]][0]
@@ -76,12 +82,16 @@ class Agent:
             self.parts[entry["id"]] = (plan, True)
             state = {"status": "running", "image_digest": "sha256:1"}
             reply["containers"] = {kernel.hostname: state for kernel in plan.kernels_on(self.name)}
+        if "command" in entry["steps"]:
+            self.begun[entry["id"]] += 1
         return reply
 
     def _remove(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        ids = [entry["id"] for entry in options["sessions"]]
-        changed = len([session_id for session_id in ids if self.parts.pop(session_id, None)]) > 0
-        return {"changed": changed, "sessions": {session_id: {} for session_id in ids}}
+        removed = [
+            entry["id"] for entry in options["sessions"] if entry["nonce"] in (None, self.nonces.get(entry["id"]))
+        ]
+        changed = len([session_id for session_id in removed if self.parts.pop(session_id, None)]) > 0
+        return {"changed": changed, "sessions": {entry["id"]: {} for entry in options["sessions"]}}
 
     def _reap(self, options: Mapping[str, Any]) -> dict[str, Any]:
         for session_id in options["end"]:

@@ -265,9 +265,10 @@ def test_start_has_no_secrets() -> None:
         (False, {}, False, False),
         (True, {}, False, True),
         (True, {}, True, False),
-        (True, {"main1": {"user": "U", "host": "H"}}, True, True),
+        (True, {"main1": {"user": "U", "host": "H"}}, True, False),
+        (True, {"main1": {"user": "U", "host": "H"}}, False, True),
     ],
-    ids=["claimed", "on some agents", "on some agents, by a run that was killed", "on all agents"],
+    ids=["claimed", "on some agents", "by a run that was killed", "on all agents, by it", "on all agents"],
 )
 def test_start_repairs_what_an_earlier_run_has_committed(
     committed: bool, keys: dict[str, dict[str, str]], never_completed: bool, repairs: bool
@@ -275,3 +276,5 @@ def test_start_repairs_what_an_earlier_run_has_committed(
     decision = Decision(plan(), True, {}, keys, committed=committed)
     start = start_arguments(decision, [], nonce=NONCE, never_completed=never_completed)
     assert start["repairs"] is repairs
+    # What is not known is claimed.
+    assert start["public_keys"] == (keys if repairs else {})

@@ -143,6 +143,46 @@ def test_an_interrupted_pass_keeps_what_is_complete_and_lets_the_rest_wait(
     assert [name for agent in site.agents.values() for name in agent.parts] == [other.id]
 
 
+def test_what_has_answered_before_an_interruption_stays(make_site: MakeSite, queue: QueueStore) -> None:
+    """Its command runs: a session that is complete is not undone because the run still waits for another one."""
+    asked = {"resources": {"cpu": 8, "mem": "1g"}, "command": "train"}
+    done, other = requested(1, spec(name="session-1", **asked)), requested(2, spec(name="session-2", **asked))
+    queue.save(done, other)
+    site = make_site(8, 8)
+
+    def fault(asked: Asked) -> Answer | None:
+        if of(other)(asked):
+            raise InterruptionError("interrupted by SIGTERM")
+        return None
+
+    site.fault = fault
+    with pytest.raises(InterruptionError):
+        site.queue()
+    assert states(queue) == {"session-1": "RUNNING", "session-2": "PENDING"}
+    assert [(name, agent.begun[name]) for agent in site.agents.values() for name in agent.parts] == [(done.id, 1)]
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_command_that_a_killed_run_has_begun_does_not_begin_again(
+    make_site: MakeSite, queue: QueueStore, over: bool
+) -> None:
+    """A session of the queue that was started, and whose run died before it wrote that down."""
+    queue.save(requested(9, id=BATCH.id, name=BATCH.name, plan=BATCH, nonce=NONCE, updated_at=0.0))
+    site = make_site()
+    for agent in site.agents.values():
+        agent.parts[BATCH.id] = (BATCH, True)
+        agent.stopped = {"main1": ("exited", 0)} if over else {}
+    site.agents["agent1"].begun[BATCH.id] = 1
+    for _pass in range(2):
+        site.queue()
+    (entry,) = queue.entries()
+    ended = ("TERMINATED", "TERMINATED", 0)
+    running = ("RUNNING", "RUNNING", None)
+    assert (entry.state, entry.record["status"], entry.record["exit_code"]) == (ended if over else running)
+    assert [agent.begun[BATCH.id] for agent in site.agents.values()] == [1, 0]
+    assert [agent.parts != {} for agent in site.agents.values()] == [not over] * 2
+
+
 def test_a_session_whose_command_has_ended_is_removed_and_its_room_given_away(
     make_site: MakeSite, queue: QueueStore
 ) -> None:
@@ -158,6 +198,21 @@ def test_a_session_whose_command_has_ended_is_removed_and_its_room_given_away(
     assert phases.index("routes") < phases.index("reap") < phases.index("claim")
     assert [asked.options["unrouted"] for asked in site.asked if asked.phase == "reap"] == [[BATCH.id]] * 2
     assert f"Session {BATCH.name} is TERMINATED: the command ended with exit code 0." in site.shown
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_ends_is_said_once_and_of_check_mode_that_it_would(
+    make_site: MakeSite, queue: QueueStore, check_mode: bool
+) -> None:
+    queue.save(requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH))
+    site = make_site()
+    for agent in site.agents.values():
+        agent.parts[BATCH.id] = (BATCH, True)
+        agent.stopped = {"main1": ("exited", 0)}
+    site.queue(check_mode=check_mode)
+    says = "would be" if check_mode else "is"
+    said = [line for line in site.shown if line.startswith("Session")]
+    assert said == [f"Session {BATCH.name} {says} TERMINATED: the command ended with exit code 0."]
 
 
 def test_what_agents_say_of_a_reap_is_a_warning(make_site: MakeSite, queue: QueueStore) -> None:

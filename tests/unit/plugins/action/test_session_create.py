@@ -259,6 +259,29 @@ def test_what_a_killed_run_was_starting_is_left_to_who_repeats_it(make_site: Mak
     assert [line for line in site.shown if "other" in line] == []
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_start_that_takes_over_what_a_killed_run_has_committed_is_undone_when_it_fails(
+    make_site: MakeSite, queue: QueueStore, waits: bool
+) -> None:
+    site = make_site()
+    site.session(**ASKED, command="train")
+    (entry,) = queue.entries()
+    queue.save(dataclasses.replace(entry, state="PENDING" if waits else "CREATING", attended=not waits))
+    site.agents["agent1"].begun.clear()
+
+    def fault(asked: Asked) -> Answer | None:
+        if of_step(asked, "apply") and asked.host == "agent2":
+            return {"sessions": {each["id"]: {"failed": "the disk is full."} for each in asked.options["sessions"]}}
+        return None
+
+    site.fault = fault
+    result = site.session(**ASKED, command="train")
+    assert result["msg"] == "the session 'train-llm' was not created: agent2: the disk is full."
+    assert [agent.parts for agent in site.agents.values()] == [{}, {}]
+    (entry,) = queue.entries()
+    assert entry.state == ("PENDING" if waits else "TERMINATED")
+
+
 def test_a_session_waits_after_too_many_lost_claims(make_site: MakeSite, queue: QueueStore) -> None:
     site = make_site()
 
@@ -274,6 +297,20 @@ def test_a_session_waits_after_too_many_lost_claims(make_site: MakeSite, queue: 
     assert len([phase for phase, _host in site.phases() if phase == "claim"]) == 6
     assert site.record["pending"]["reason"] == "it will be retried: too late; too late"
     assert [entry.state for entry in queue.entries()] == ["PENDING"]
+
+
+def test_who_waits_gets_the_room_of_what_has_ended_though_the_request_is_refused(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    over = plan({"agent1": 1, "agent2": 1}, name="over", command="train")
+    waits = spec(name="waits", resources={"cpu": 4, "mem": "1g"})
+    queue.save(requested(8, id=over.id, name="over", state="RUNNING", plan=over), requested(9, waits))
+    site = make_site()
+    for agent in site.agents.values():
+        agent.parts[over.id], agent.stopped = (over, True), {"main1": ("exited", 0)}
+    result = site.session(**{**ASKED, "name": "waits", "cluster_size": 1, "env": {}})
+    assert (result["failed"], result["refused"]) == (True, True)
+    assert {entry.name: entry.state for entry in queue.entries()} == {"over": "TERMINATED", "waits": "RUNNING"}
 
 
 @pytest.mark.parametrize("said", ["refused", "failed"])
@@ -524,6 +561,28 @@ def test_a_run_that_waits_for_a_command_that_fails_shows_the_end_of_its_log(
         "out of memory",
     ]
     assert site.record["exit_code"] == 3
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_command_that_was_waited_for_has_ended_though_nothing_is_kept_of_sessions(
+    make_site: MakeSite, queue: QueueStore, exit_code: int
+) -> None:
+    """The timer's pass has ended it, and with ``session_history_days`` 0 its entry is gone."""
+    site = make_site(8)
+
+    def fault(asked: Asked) -> Answer | None:
+        if asked.phase != "wait":
+            return None
+        queue.remove(*(entry.id for entry in queue.entries()))
+        site.agents["agent1"].parts.clear()
+        return {"ended": True, "exit_code": exit_code}
+
+    site.fault = fault
+    result = site.session(**ASKED, command="train", wait=True)
+    failure = "the session 'train-llm' has ended: the command ended with exit code 3."
+    assert result.get("msg") == (failure if exit_code else None)
+    assert (site.record["status"], site.record["exit_code"]) == ("TERMINATED", exit_code)
+    assert site.record["ended_at"] >= site.record["created_at"]
 
 
 def test_a_broken_connection_does_not_end_the_wait(make_site: MakeSite) -> None:

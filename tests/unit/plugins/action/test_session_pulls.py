@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ OTHER = "registry:5000/other:1"
 READER = {"username": "reader", "password": "hunter2"}
 DIFF = {"before": "", "after": "pulled"}
 STARTED = {"changed": True, "diff": DIFF, "images": {}, "under_way": ["x"], "started": True, "progress": ""}
+WAITS = {"waits": ["agent3"]}
 RENEWED = {"changed": False, "images": {}, "under_way": []}
 
 
@@ -73,15 +74,20 @@ class Pulling:
         images: Mapping[str, Any] | None = None,
         recorded: Mapping[str, Any] | None = None,
         claim_ttl: int = 600,
+        others: Mapping[str, Sequence[str]] | None = None,
     ) -> dict[str, Any]:
-        """Pull the images, and return what agents have replied."""
+        """Pull the images, and return what agents have replied; ``others`` are agents of sessions that lack none."""
         self.replies = iter(replies)
         decided = {"id": SESSION_ID, "nonce": "n", "agents": ["agent1", "agent2"], "plan": MADE.to_dict()}
         decided |= {"missing_images": missing, "images": images or {}, "recorded_images": recorded or {}}
         start = Start({**decided, "public_keys": {"main1": {}}})
+        waiting = [
+            Start({**start.decided, "id": each, "agents": agents, "missing_images": {}})
+            for each, agents in (others or {}).items()
+        ]
         requests = Requests(run_options(claim_ttl=claim_ttl), {}, lambda *_what: "", read_registries, several=False)
         hosts = AskedHosts(self.variables, self.reply, self.outcome.take)
-        told = AgentCrew(hosts, requests, self.outcome, claim_ttl).pull([start])
+        told = AgentCrew(hosts, requests, self.outcome, claim_ttl).pull([start, *waiting])
         assert start.after(PULL, {agent: by_session[SESSION_ID] for agent, by_session in told.items()}).images
         return {agent: dict(by_session[SESSION_ID]) for agent, by_session in told.items()}
 
@@ -130,6 +136,20 @@ def test_all_agents_renew_their_claims_while_one_pulls_and_after_the_last_pull(p
     # At once, each third of the time that a claim lasts, and at the end.
     assert len(renewals) == 2 + (clock.now - 1000) // 20
     assert pulling.sent()[-1]["name"] == ""
+
+
+def test_agents_of_other_sessions_renew_their_claims_while_one_pulls(pulling: Pulling, clock: Clock) -> None:
+    """No session of a pass goes on before all have their images."""
+    pulling.variables["agent3"] = {}
+    pulling.pull([STARTED, *[under_way()] * 30, pulled()], {"agent2": [IMAGE]}, claim_ttl=60, others=WAITS)
+    renewals = pulling.sent("agent3")
+    assert {(request["session_id"], request["name"], request["seconds"]) for request in renewals} == {("waits", "", 60)}
+    assert len(renewals) == (clock.now - 1000) // 20 > 2
+
+
+def test_a_short_pull_costs_other_sessions_nothing(pulling: Pulling) -> None:
+    pulling.pull([STARTED, under_way(), pulled()], {"agent2": [IMAGE]}, others=WAITS)
+    assert pulling.sent("agent3") == []
 
 
 def test_agents_that_pull_do_so_at_the_same_time(pulling: Pulling) -> None:

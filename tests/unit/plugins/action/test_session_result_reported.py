@@ -86,7 +86,7 @@ def report(
     """Return the report on a session with this result, and with sessions that were started later."""
     settled = Settled(record, error, printed, start)
     passed = [Settled(other, other["error"]) for other in later]
-    known = {"settled": settled, "later": passed, "ended": Ended(log) if waited else None, "links": links or {}}
+    known = {"settled": settled, "later": passed, "ended": Ended(None, log) if waited else None, "links": links or {}}
     return run(Reporting, {**known, **args}, {}, check_mode=check_mode)
 
 

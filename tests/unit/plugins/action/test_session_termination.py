@@ -166,6 +166,26 @@ def test_a_removal_that_fails_is_said_and_goes_on_later(make_site: MakeSite, que
         assert (result["failed"], result["msg"]) == (True, "agent2: the engine hangs.")
 
 
+def test_what_some_agents_say_of_an_end_is_recorded_though_it_fails_on_others(
+    make_site: MakeSite, queue: QueueStore
+) -> None:
+    """The next run ends it on the others alone, and nobody says it again."""
+    queue.save(RUNNING)
+    site = make_site()
+    answers: dict[str, Answer] = {
+        "agent1": {"sessions": {SESSION_ID: {"grace_exceeded": True, "lost_output": ["main1: no room"]}}},
+        "agent2": {"sessions": {SESSION_ID: {"failed": "the engine hangs."}}},
+    }
+    site.fault = lambda asked: answers[asked.host] if asked.phase == "remove" else None
+    assert end(site, name="train-llm")["failed"]
+    site.agents["agent1"].parts.clear()
+    site.fault = lambda _asked: None
+    end(site, name="train-llm")
+    (entry,) = queue.entries()
+    known = (entry.state, entry.record["grace_exceeded"], entry.record["lost_output"])
+    assert known == ("TERMINATED", True, ["main1: no room"])
+
+
 def test_a_termination_that_is_repeated_in_vain_changes_nothing(make_site: MakeSite, queue: QueueStore) -> None:
     queue.save(NOTE)
     site = make_site()

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import Start, start_arguments
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import (
+    Reply,
+    Start,
+    start_arguments,
+)
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.decision import Decision
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.crew import STEP_SECONDS, AgentCrew
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.outcome import Outcome
@@ -68,7 +72,8 @@ class Site:
                 steps = [step] if step == "remove" else each.steps_of(agent, step, 5)
                 if steps:
                     work.setdefault(agent, []).append((each, steps))
-        replies = AgentCrew(self.hosts, requests, self.outcome, run.claim_ttl).take(step, work)
+        replies: dict[str, Mapping[str, Reply]] = {}
+        AgentCrew(self.hosts, requests, self.outcome, run.claim_ttl).take(step, work, replies)
         return {agent: {name: dict(reply) for name, reply in known.items()} for agent, known in replies.items()}
 
     def sessions(self, agent: str = "agent1") -> list[dict[str, Any]]:

@@ -451,6 +451,48 @@ def test_a_stored_request_of_a_killed_run_is_pending_again(state: dict[str, Any]
     assert is_due([requested(id=SESSION_ID)], sessions_on_agents(plan(), **state), given_up=True) == NOTHING
 
 
+@pytest.mark.parametrize("entry", [retried, own_start], ids=["waits", "its run was killed"])
+@pytest.mark.parametrize("left", [{"main1": ("exited", 0)}, {}], ids=["main1 ended", "main1 was removed"])
+def test_a_command_that_is_over_does_not_begin_again_though_its_run_was_killed(
+    entry: Any, left: dict[str, Any]
+) -> None:
+    batch = plan(**BATCH)
+    sessions = changed(sessions_on_agents(batch, stopped=left), "agent1", begun=True)
+    if not left:
+        sessions = changed(sessions, "agent1", states=())
+    actions = is_due([entry(plan=batch)], sessions)
+    (saved,) = actions.entries_to_save
+    exit_code = 0 if left else None
+    assert (saved.state, saved.record["status"], saved.record["exit_code"]) == ("TERMINATING", "TERMINATED", exit_code)
+    assert sorted(actions.end) == ["agent1", "agent2"]
+
+
+@pytest.mark.parametrize("entry", [retried, own_start], ids=["waits", "its run was killed"])
+@pytest.mark.parametrize("scope", ["main", "all"])
+def test_a_session_runs_whose_command_has_begun_though_its_run_was_killed(entry: Any, scope: str) -> None:
+    batch = plan(**BATCH, command_scope=scope)
+    sessions = sessions_on_agents(batch, begun=True)
+    if scope == "main":
+        sessions = changed(sessions, "agent2", begun=False)
+    actions = is_due([entry(plan=batch)], sessions, given_up=True)
+    (saved,) = actions.entries_to_save
+    assert dataclasses.replace(actions, entries_to_save=()) == NOTHING
+    assert (saved.state, saved.plan, saved.record["status"]) == ("RUNNING", batch, "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("begun", "of_agent2", "scope"),
+    [(False, {}, "main"), (True, CLAIM, "main"), (True, {}, "all")],
+    ids=["not begun", "not committed everywhere", "begun on one agent"],
+)
+def test_a_command_that_has_not_begun_is_left_to_the_next_start(
+    begun: bool, of_agent2: dict[str, Any], scope: str
+) -> None:
+    batch = plan(**BATCH, command_scope=scope)
+    sessions = changed(sessions_on_agents(batch), "agent1", begun=begun)
+    assert is_due([retried(plan=batch)], changed(sessions, "agent2", **of_agent2)) == NOTHING
+
+
 # ---- expired claims
 
 

@@ -129,6 +129,14 @@ def test_a_session_on_one_agent_takes_all_steps_in_one_request(run: Run) -> None
         assert steps_taken == [[step for step in (CLAIM, APPLY, COMMIT, COMMAND) if takes_part(session, step)]]
 
 
+def test_what_is_claimed_stays_claimed_while_other_sessions_pull() -> None:
+    pulls, waits = decided(1, missing_images={"agent1": ["lab/python:1"]}), decided(2)
+    others = [decided(3, public_keys=KEYS), decided(4, AGENTS[:1]), decided(5)]
+    run = Run([pulls, waits, *others], {("session-5", CLAIM, "agent2"): "refused"}).play()
+    assert run.renewed == ["session-2"]
+    assert Run([waits, *others]).play().renewed == []
+
+
 def test_the_check_is_repeated_only_where_it_failed_with_the_start() -> None:
     early = Run([decided()]).play()
     assert [steps for _name, _agent, steps in early.requests] == [[CLAIM]] * 2 + [[APPLY, COMMIT]] * 2
