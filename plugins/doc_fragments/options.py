@@ -50,27 +50,6 @@ options:
     default: /var/lib/backendai-gateway
 """
 
-    # The agents that an action on the control node reads the facts of.
-    AGENTS = r"""
-options:
-  agents:
-    description: The inventory names of all agents; their facts are read from the variable C(__session_agent) of each.
-    type: list
-    elements: str
-    required: true
-"""
-
-    # The queue of the control node.
-    QUEUE = r"""
-options:
-  queue_path:
-    description:
-      - The folder on the control node for pending, starting and terminating sessions, and the history of ended ones.
-      - Empty for the folder C(.queue) beside the inventory.
-    type: path
-    default: ""
-"""
-
     # The session that an action on the control node looks at.
     LOOK = r"""
 options:

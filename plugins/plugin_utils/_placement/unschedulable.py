@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,17 +25,15 @@ MAX_NAMES = 4
 class Unschedulable:
     """Why a session cannot start now, as one phrase and as figures.
 
-    ``shortfall`` is the request of the unplaced containers for each slot that is short. By role, ``unplaced`` is the
-    number of unplaced containers, and ``missing`` the amount of each slot that the closest agent lacks for one more.
-    ``blocking_sessions`` are the names of sessions that free enough capacity when all of them end; empty if none do.
-    ``proven``: there is no place on these agents, whatever placement is tried. ``outlook`` is a phrase about what may
-    be expected, if anything is known; ``never``: there would be no place on empty agents either, which is proven.
+    ``shortfall`` is the request of the unplaced containers for each slot that is short, ``unplaced`` their number by
+    role. ``blocking_sessions`` are the names of sessions that free enough capacity when all of them end; empty if none
+    do. ``proven``: there is no place on these agents, whatever placement is tried. ``outlook`` is a phrase about what
+    may be expected, if anything is known; ``never``: there would be no place on empty agents either, which is proven.
     """
 
     reason: str
     shortfall: dict[str, int]
     unplaced: dict[str, int] = dataclasses.field(default_factory=dict)
-    missing: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     blocking_sessions: tuple[str, ...] = ()
     proven: bool = dataclasses.field(default=False, compare=False)
     outlook: str = ""
@@ -81,14 +78,10 @@ def explain(
     if not agents:
         return Unschedulable(f"{summary}: no agent that may hold them is schedulable", {}, unplaced, proven=True)
     shortfall: Counter[str] = Counter()
-    missing: dict[str, dict[str, int]] = {}
-    room = _Room.left_by(demand, attempt)
+    least = _least_left(demand, attempt)
     for shape, many in Counter(member.shape for member in remaining).items():
         request = demand.requests[shape]
-        shortfall.update({slot: many * request[slot] for slot in _lack(request, room.least)})
-        least = min((_lack(request, left) for left in room.most), key=lambda lack: _weight(lack, request))
-        roles = {member.role for member in remaining if member.shape == shape}
-        missing |= dict.fromkeys(roles, least)
+        shortfall.update({slot: many * request[slot] for slot in _short_slots(request, least)})
     blocking = blocking_sessions(agents, demand, plans, single_node=single_node, fits=fits) if plans else ()
     names = f" ({join_names([member.hostname for member in remaining])})" if len(demand.counts) > 1 else ""
     where = "on one agent" if len(agents) == 1 or (single_node and demand.size > 1) else f"on {len(agents)} agents"
@@ -99,7 +92,7 @@ def explain(
     if attempt.domain:
         proven = len(remaining) == attempt.unplaced < demand.size
         reason += f"; this is in {attempt.domain}{', where most of them fit' if proven else ''}"
-    return Unschedulable(reason, dict(shortfall), unplaced, missing, blocking, proven=attempt.unplaced > 0)
+    return Unschedulable(reason, dict(shortfall), unplaced, blocking, proven=attempt.unplaced > 0)
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -115,41 +108,25 @@ def _summary(found: int, proven: int, size: int) -> str:
     return f"no room for at least {proven} of {size} containers, found for all but {found}"
 
 
-# The free amount of each slot, and the most cores of one container.
 _Free = tuple[dict[str, int], int]
+"""The free amount of each slot, and the most cores of one container."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Room:
-    """What a partial placement leaves free on agents, if there are any on those that may hold more containers.
+def _least_left(demand: Demand, attempt: PartialPlacement) -> _Free:
+    """Return the least of each slot that a partial placement leaves free on agents that may hold more containers.
 
-    ``most`` are the amounts of agents that no other agent exceeds in everything; ``least`` is the least of each slot.
+    If there are none, it is that of all.
     """
-
-    most: list[_Free]
-    least: _Free
-
-    @classmethod
-    def left_by(cls, demand: Demand, attempt: PartialPlacement) -> _Room:
-        """Return what that placement leaves free of the slots of the demand."""
-        slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
-        used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
-        found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
-        # A refusal looks at all agents, of which many are alike.
-        for agent, packing in set(zip([agent.headroom for agent in attempt.agents], attempt.packings, strict=True)):
-            taken, limit = used[packing], agent.max_containers
-            left = (*(agent.free.get(slot, 0) - taken[slot] for slot in slots), agent.online_cpu_count)
-            found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
-        rows = found[False] or found[True]
-        most: list[tuple[int, ...]] = []
-        for row in sorted(rows, reverse=True):
-            if not any(all(map(operator.ge, other, row)) for other in most):
-                most.append(row)
-        least = list(map(min, zip(*rows, strict=True)))
-        return cls(
-            [(dict(zip(slots, row, strict=False)), row[-1]) for row in most],
-            (dict(zip(slots, least, strict=False)), least[-1]),
-        )
+    slots = list(dict.fromkeys(slot for request in demand.requests for slot in request))
+    used = {packing: _used(demand, packing) for packing in set(attempt.packings)}
+    found: dict[bool, set[tuple[int, ...]]] = {True: set(), False: set()}
+    # A refusal looks at all agents, of which many are alike.
+    for agent, packing in set(zip([agent.headroom for agent in attempt.agents], attempt.packings, strict=True)):
+        taken, limit = used[packing], agent.max_containers
+        left = (*(agent.free.get(slot, 0) - taken[slot] for slot in slots), agent.online_cpu_count)
+        found[bool(limit) and agent.containers + sum(packing) >= limit].add(left)
+    *free, cores = map(min, zip(*(found[False] or found[True]), strict=True))
+    return dict(zip(slots, free, strict=True)), cores
 
 
 def _used(demand: Demand, packing: Packing) -> Counter[str]:
@@ -160,21 +137,10 @@ def _used(demand: Demand, packing: Packing) -> Counter[str]:
     return used
 
 
-def _lack(request: dict[str, int], left: _Free) -> dict[str, int]:
-    """Return the amount of each slot that is lacking for one container."""
+def _short_slots(request: Mapping[str, int], left: _Free) -> list[str]:
+    """Return the slots of which too little is left for one container."""
     free, cores = left
-    lack = {slot: amount - free[slot] for slot, amount in request.items() if free[slot] < amount}
-    if request.get("cpu", 0) > cores:
-        lack = {
-            "cpu": max(lack.get("cpu", 0), request["cpu"] - cores),
-            **{slot: lack[slot] for slot in lack if slot != "cpu"},
-        }
-    return lack
-
-
-def _weight(lack: dict[str, int], request: dict[str, int]) -> tuple[bool, list[float], list[tuple[str, int]]]:
-    """Return a sort key of how much is lacking for one container; an agent at its limit of containers comes last."""
-    return not lack, sorted((lack[slot] / request[slot] for slot in lack), reverse=True), sorted(lack.items())
+    return [slot for slot, amount in request.items() if free[slot] < amount or (slot == "cpu" and amount > cores)]
 
 
 def _exceeds_online_cpus(agents: Sequence[AgentFacts], demand: Demand, remaining: Sequence[Member]) -> str:

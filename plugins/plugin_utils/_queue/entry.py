@@ -297,14 +297,6 @@ def timed_out(entry: QueueEntry, now: float) -> bool:
     return entry.state == PENDING and 0 < entry.pending_timeout <= now - entry.enqueued_at
 
 
-def abandoned(entry: QueueEntry, alive: bool) -> bool:
-    """Return whether the run that was starting a session has ended (not ``alive``): the session is PENDING again then.
-
-    Claims that the run left on agents expire, or are taken over by the next start.
-    """
-    return entry.state == CREATING and not alive
-
-
 def expired_history(entries: Iterable[QueueEntry], now: float, days: float) -> list[QueueEntry]:
     """Return the sessions that ended more than ``days`` days ago, for the caller to remove."""
     return [entry for entry in entries if entry.state == TERMINATED and now - entry.updated_at > days * _DAY]

@@ -14,7 +14,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 
 from ...module_utils._host.processes import boot_id, process_start_time
-from .entry import CREATING, Owner, QueueEntry, abandoned, mark_pending
+from .entry import CREATING, Owner, QueueEntry, mark_pending
 
 OWNER_TIMEOUT = 7200.0
 """Seconds after which a run on another machine that shares the queue counts as dead."""
@@ -30,8 +30,11 @@ def current_owner(pid: int | None = None) -> Owner:
 
 
 def judge_owner(entry: QueueEntry) -> QueueEntry:
-    """Return an entry of a dead run without its owner, PENDING again if nobody learned of the failure; others as is."""
-    if entry.state != CREATING or not abandoned(entry, owner_is_alive(entry, OWNER_TIMEOUT)):
+    """Return an entry of a dead run without its owner, PENDING again if nobody learned of the failure; others as is.
+
+    Claims that the run left on agents expire, or are taken over by the next start.
+    """
+    if entry.state != CREATING or owner_is_alive(entry, OWNER_TIMEOUT):
         return entry
     ownerless = dataclasses.replace(entry, owner=None)
     return mark_pending(ownerless, entry.record, entry.updated_at) if entry.waits_for_start else ownerless

@@ -207,13 +207,8 @@ def test_the_shortfall_is_what_the_containers_without_a_place_ask(
         slots[slot] = {sum(part) for part in parts(amounts)}
     assert all(placed.shortfall[slot] in slots[slot] for slot in placed.shortfall)
     assert 0 not in placed.shortfall.values()
-    assert set(placed.missing) == set(placed.unplaced)
-    assert all(
-        0 < lack <= requests[role][slot] for role in placed.missing for slot, lack in placed.missing[role].items()
-    )
     if not any(agent["max_containers"] for agent in described):
         assert placed.shortfall
-        assert all(placed.missing.values())
 
 
 def parts(amounts: list[int]) -> list[list[int]]:

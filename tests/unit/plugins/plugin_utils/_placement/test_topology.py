@@ -208,7 +208,6 @@ def test_unlike_containers_that_wait_hear_of_the_domain_with_the_fewest_unplaced
         " them fit",
         {"cpu": 1},
         {"role2-": 1},
-        {"role2-": {"cpu": 1}},
     )
 
 

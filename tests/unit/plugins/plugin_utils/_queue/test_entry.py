@@ -18,7 +18,6 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
     CorruptEntryError,
     Owner,
     QueueEntry,
-    abandoned,
     expired_history,
     forget_start,
     mark_creating,
@@ -100,13 +99,6 @@ def test_what_has_ended_keeps_no_request(state: str) -> None:
 )
 def test_a_session_times_out_after_its_pending_timeout(changes: dict[str, Any], waited: float, expected: bool) -> None:
     assert timed_out(queued(1, enqueued_at=NOW, updated_at=NOW + 50, **changes), NOW + waited) == expected
-
-
-@pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
-@pytest.mark.parametrize("state", STATES)
-def test_only_the_start_of_a_dead_run_is_abandoned(state: str, alive: bool) -> None:
-    entry = queued(1, state=state, spec={} if state in ("PENDING", "CREATING") else None)
-    assert abandoned(entry, alive) == (state == "CREATING" and not alive)
 
 
 def test_history_is_removed_after_some_days() -> None:
