@@ -263,6 +263,16 @@ def test_the_stop_command_has_two_thirds_of_the_grace(image: Image) -> None:
         assert "saved\n" not in container.log
 
 
+def test_a_stop_command_that_ends_within_two_thirds_of_the_grace_is_let_end(image: Image) -> None:
+    image.write("run/backendai/grace", "9\n")
+    image.write("run/backendai/stop-command", "echo saving; sleep 4.5; echo saved")
+    image.command("echo begins; " + FOREVER)
+    with image.running() as container:
+        wait_until(lambda: "begins" in container.log)
+        assert container.stop() == 143
+        assert "saving\nsaved\n" in container.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_other_signals_from_outside_do_not_end_it(image: Image, number: int) -> None:
     image.command("trap 'echo got it' HUP USR1; echo begins; " + FOREVER)

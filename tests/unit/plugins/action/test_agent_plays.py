@@ -105,6 +105,15 @@ def test_each_host_of_a_play_may_be_taken_out_while_it_is_worked_on(site: Site) 
     assert site.asked == ["agent1:cordon", "agent2:cordon", "agent3:cordon"]
 
 
+def test_no_further_agents_are_rebooted_after_one_that_fails(site: Site) -> None:
+    (site.folder / "away-agent1").touch()
+    every = ("-e", "agent_names=agent1,agent2,agent3", "-e", "serial=2")
+    code, output = site.play("backendai.cluster.reboot_agents", *every, "--check")
+    assert code != 0, output
+    assert "no route to host" in output
+    assert [asked for asked in site.asked if not asked.startswith("agent2:cordon")] == []
+
+
 @TEAMS
 def test_agents_are_listed_with_the_settings_that_a_team_has(site: Site, settings: dict[str, str]) -> None:
     (site.folder / "away-agent2").touch()
