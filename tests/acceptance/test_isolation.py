@@ -35,7 +35,8 @@ from tests.integration.session_requests import TWO
 from tests.integration.sessions import StartedSession, started_session
 from tests.integration.waiting import wait_until
 
-METADATA = "169.254.169.254"
+#: Where clouds keep what they say of machines, and the credentials of tasks.
+METADATA = ("169.254.169.254", "169.254.170.2")
 OUTSIDE = "user1"
 #: Ports of services, of Docker, and those that agents publish and gateways listen on.
 PORTS = "22,80,111,443,2375-2377,4789,7946,8000,8080,30000-32000"
@@ -51,12 +52,15 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedSession]:
 
 @pytest.fixture(scope="module")
 def metadata() -> Iterator[None]:
-    """Put a host at the address where clouds keep credentials."""
-    run_on_all(f"ip route add {METADATA} dev eth0")
-    run_on(OUTSIDE, f"ip address add {METADATA}/32 dev eth0")
+    """Put a host at the addresses where clouds keep credentials."""
+
+    def change(how: str) -> None:
+        run_on_all(" && ".join(f"ip route {how} {each} dev eth0" for each in METADATA))
+        run_on(OUTSIDE, " && ".join(f"ip address {how} {each}/32 dev eth0" for each in METADATA))
+
+    change("add")
     yield
-    run_on_all(f"ip route del {METADATA}")
-    run_on(OUTSIDE, f"ip address del {METADATA}/32 dev eth0")
+    change("del")
 
 
 def published(agent: str) -> dict[int, int]:
@@ -80,7 +84,7 @@ def test_a_container_reaches_no_agent_no_other_session_and_no_metadata(train: Tr
             if stranger["agent"] == kernel["agent"]
         ]
         agents = [*list_addresses(kernel["agent"]), *map(address, AGENTS)]
-        return [*all_targets(*agents, *neighbours, *(each["address"] for each in strangers), METADATA), *outer]
+        return [*all_targets(*agents, *neighbours, *(each["address"] for each in strangers), *METADATA), *outer]
 
     mine, theirs = train.session.container_on("agent3"), other.kernels[0]
     probes = [(mine, closed_to(mine, other.kernels)), (theirs, closed_to(theirs, train.session.kernels))]
