@@ -24,6 +24,7 @@ from .._model.image_look import ImageLook
 from .._model.images import ImagesByAgent, image_mismatch
 from .._model.limits import DEFAULT_LIMITS, ContainerLimits
 from .._model.plan import SessionPlan
+from .._model.session import STOPPED
 from .._network import iproute
 from .._wireguard.peers import sync_wireguard_peers
 from .admission import admit
@@ -54,6 +55,10 @@ REPAIR_SECONDS = 600
 
 class ImageMismatchError(ClusterError):
     """Agents of a session have different images under one name. The message is one sentence."""
+
+
+class CommandRunsError(ClusterError):
+    """A network cannot be made again, because the command of a container in it runs. The message is one sentence."""
 
 
 class InfinibandMissingError(ClusterError):
@@ -190,7 +195,7 @@ def apply_slice(
         write_files((file for file, _change in files), durable=False)
         store.save_checksums(session.plan.id, [file.path for file in desired.files])
     changes = [change for _file, change in files]
-    network_changes, lost = _apply_network(client, store, session, desired.network, check_mode=check_mode)
+    network_changes, removed, lost = _apply_network(client, store, session, desired.network, check_mode=check_mode)
     changes += network_changes
     # Apply the isolation rules before any container is attached.
     changes += sync_ruleset(store, check_mode=check_mode)
@@ -199,7 +204,8 @@ def apply_slice(
     interface_plan = plan_interfaces(client, store, session)
     # Of containers that run already; those that are started or recreated below get their network with that.
     changes += [step.change for step in interface_plan.steps]
-    existing = own_containers(client, store, session)
+    own = own_containers(client, store, session)
+    existing = {hostname: container for hostname, container in own.items() if hostname not in removed}
     unjudgeable = find_unjudgeable(client, existing)
     lost_parts = {**unwanted, **lost_nodes(client, store, session), **interface_plan.lost, **unjudgeable}
     steps = containers.plan_containers(existing, repairable, lost_parts)
@@ -208,7 +214,7 @@ def apply_slice(
             f"session_infiniband: {session.agent} no longer has /dev/infiniband/uverbs*, so no container can be created"
             " there: load the driver of its InfiniBand card"
         )
-    require_names(client, [step.desired.name for step in steps if step.create], existing, session.agent)
+    require_names(client, [step.desired.name for step in steps if step.create], own, session.agent)
     if not check_mode:
         folders = check_before_start(client, store, session, request.mounts) if steps else {}
         sources = {source: folder.path for source, folder in folders.items()}
@@ -311,21 +317,32 @@ def _apply_network(
     desired: networks.BridgeNetwork | None,
     *,
     check_mode: bool,
-) -> tuple[list[Change], dict[str, str]]:
-    """Return the changes, and why output of containers that are in the way was lost, by hostname."""
+) -> tuple[list[Change], Collection[str], dict[str, str]]:
+    """Return the changes, the hostnames of the containers that go with them, and why output of these was lost.
+
+    A network can only be recreated, and only once it is empty: its containers are recreated next. One that has begun
+    its command, and is stopped, stays as it is. Raises :class:`CommandRunsError` if one of these runs.
+    """
     change = networks.plan_network(client, desired) if desired else None
     if desired is None or change is None:
-        return [], {}
-    lost: dict[str, str] = {}
+        return [], (), {}
     networks.require_network_name(client, desired.name, desired.session_id, session.agent)
-    if not check_mode:
-        # A network can only be recreated, and only once it is empty: its containers are recreated next.
-        existing = own_containers(client, store, session).values()
-        lost = replace_containers(client, store, session, [container["Id"] for container in existing])
-        containers.remove_containers(client, existing)
-        networks.remove_networks(client, desired.session_id)
-        networks.create_network(client, desired)
-    return [change], lost
+    own, begun = own_containers(client, store, session), store.started_commands(session)
+    running = [hostname for hostname in own if hostname in begun and own[hostname]["State"] not in STOPPED]
+    if running:
+        raise CommandRunsError(
+            f"the network {desired.name} on {session.agent} cannot be made again while the command of"
+            f" {', '.join(running)} runs: wait until that has ended, or end the session"
+        )
+    removed = {hostname: container for hostname, container in own.items() if hostname not in begun}
+    changes = [change, *(containers.listed_change(container, None) for container in removed.values())]
+    if check_mode:
+        return changes, removed, {}
+    lost = replace_containers(client, store, session, [container["Id"] for container in removed.values()])
+    containers.remove_containers(client, removed.values())
+    networks.remove_networks(client, desired.session_id)
+    networks.create_network(client, desired)
+    return changes, removed, lost
 
 
 def _apply_links(session: LocalSession, *, check_mode: bool) -> list[Change]:

@@ -33,6 +33,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session import 
 from ansible_collections.backendai.cluster.plugins.module_utils._session import remove as removing
 from ansible_collections.backendai.cluster.plugins.module_utils._session.apply import (
     ApplyRequest,
+    CommandRunsError,
     ImageMismatchError,
     InfinibandMissingError,
     KeysMissingError,
@@ -152,7 +153,11 @@ def test_healthy_slice_is_not_changed(engine: FakeDocker, store: Store, made: Se
         ("container", ["container backendai-train-llm-sub1"]),
         (
             "network",
-            ["network backendai-train-llm", *(f"container backendai-train-llm-{name}" for name in ("main1", "sub1"))],
+            [
+                "network backendai-train-llm",
+                # They are removed, and created again.
+                *(f"container backendai-train-llm-{name}" for name in ("main1", "sub1", "main1", "sub1")),
+            ],
         ),
         ("link", [f"link {MADE.network and MADE.network.link}"]),
     ],
@@ -187,18 +192,71 @@ def test_started_command_never_runs_again(engine: FakeDocker, store: Store, exis
     assert subjects(apply(engine, store), store) == ["container backendai-train-llm-sub1"]
 
 
-def test_changed_network_is_recreated_with_its_containers(engine: FakeDocker, store: Store) -> None:
+@pytest.mark.parametrize("hurt", ["missing", "changed"])
+def test_a_network_is_recreated_with_its_containers_as_check_mode_says(
+    engine: FakeDocker, store: Store, hurt: str
+) -> None:
     store.save(held(ALONE))
     apply(engine, store)
-    engine.joined[0]["Labels"][labels.DIGEST] = "another"
-    repaired = subjects(apply(engine, store), store)
-    assert repaired == [
-        "network backendai-train-llm",
-        "container backendai-train-llm-main1",
-        "container backendai-train-llm-sub1",
+    break_network(engine, hurt)
+    engine.calls.clear()
+    announced = apply(engine, store, check_mode=True)
+    assert engine.calls == []
+    assert [(change.subject, change.before, bool(change.after)) for change in announced] == [
+        ("network backendai-train-llm", None if hurt == "missing" else "backendai-train-llm", True),
+        ("container backendai-train-llm-main1", "running", False),
+        ("container backendai-train-llm-sub1", "running", False),
+        ("container backendai-train-llm-main1", None, True),
+        ("container backendai-train-llm-sub1", None, True),
     ]
+    assert apply(engine, store) == announced
     assert [container["State"] for container in engine.made] == ["running", "running"]
     assert apply(engine, store) == []
+
+
+def break_network(engine: FakeDocker, hurt: str) -> None:
+    """Let the network of the session be missing, or be another than that of the plan."""
+    if hurt == "missing":
+        engine.joined.clear()
+    else:
+        engine.joined[0]["Labels"][labels.DIGEST] = "another"
+
+
+@pytest.mark.parametrize("hurt", ["missing", "changed"])
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("state", ["running", "paused"])
+def test_no_container_ends_for_a_network_while_a_command_runs_in_it(
+    engine: FakeDocker, store: Store, hurt: str, check_mode: bool, state: str
+) -> None:
+    store.save(held(ALONE))
+    apply(engine, store)
+    store.start_marker(SESSION_ID).touch()
+    engine.made[0]["State"] = state
+    break_network(engine, hurt)
+    engine.calls.clear()
+    with pytest.raises(CommandRunsError) as refused:
+        apply(engine, store, check_mode=check_mode)
+    assert str(refused.value) == (
+        "the network backendai-train-llm on agent1 cannot be made again while the command of main1 runs: wait until"
+        " that has ended, or end the session"
+    )
+    assert engine.calls == []
+
+
+def test_a_container_whose_command_has_ended_stays_when_its_network_is_recreated(
+    engine: FakeDocker, store: Store
+) -> None:
+    store.save(held(ALONE))
+    apply(engine, store)
+    store.start_marker(SESSION_ID).touch()
+    engine.made[0]["State"] = "exited"
+    break_network(engine, "missing")
+    engine.calls.clear()
+    announced = apply(engine, store, check_mode=True)
+    assert subjects(announced, store) == ["network backendai-train-llm", *["container backendai-train-llm-sub1"] * 2]
+    assert apply(engine, store) == announced
+    assert [container["State"] for container in engine.made] == ["exited", "running"]
+    assert not [call for call in engine.calls if call.endswith("main1")]
 
 
 @pytest.mark.parametrize("changed", ["network", "main1"])
