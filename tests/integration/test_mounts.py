@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 
+from tests.integration.internals import RECONCILE_AGENT, RESTORE
 from tests.integration.laboratory import AGENTS, agent_state, in_parallel, run_in, run_on, run_on_all
 from tests.integration.programs import run_line
+from tests.integration.reboots import takes_sessions
 from tests.integration.session_requests import SMALL
 from tests.integration.sessions import Sessions
+from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
 AGENT = AGENTS[0]
-LOST, SHARED = "/srv/lost", "/srv/shared"
+LOST, SHARED, LATE = "/srv/lost", "/srv/shared", "/srv/late"
 ROOTS = ("-e", json.dumps({"agent_mount_roots": [SHARED]}))
 SILENT = (
     f"session_mounts: {LOST} did not answer within 3 seconds on {AGENT}: repair or unmount its file system, or mount"
@@ -164,5 +167,50 @@ def test_stopped_container_does_not_start_with_a_folder_that_was_replaced_by_a_l
         in repaired.text
     )
     run_on(AGENT, f"rm {SHARED}/team; mv {SHARED}/old {SHARED}/team")
+    repaired = session.create_again()
+    assert (repaired.code, repaired.record["status"]) == (0, "RUNNING"), repaired.output
+
+
+@pytest.fixture
+def late_share() -> Iterator[str]:
+    """A file system with a folder, mounted on an agent over another one, and the command that mounts it."""
+    mount = f"mount -t tmpfs late {LATE} && mkdir {LATE}/team && touch {LATE}/team/file"
+    run_on(AGENT, f"mkdir -p {LATE}/team && {mount}")
+    try:
+        yield mount
+    finally:
+        run_on(AGENT, f"while umount {LATE}; do :; done; rm -r {LATE}", check=False)
+        assert run_on(AGENT, f"findmnt {LATE}", check=False) == ""
+
+
+def reconcile() -> None:
+    run_on(AGENT, f"systemctl start {RECONCILE_AGENT}.service", check=False)
+
+
+def test_session_waits_for_a_file_system_that_is_mounted_after_the_engine_has_started(
+    sessions: Sessions, late_share: str
+) -> None:
+    session = sessions.start(**request_of(f"{LATE}/team"))
+    (main,) = session.kernels
+    running = f"docker inspect --format '{{{{.State.Running}}}}' {main['container']}"
+    refused = (
+        f"{sessions.name}: session_mounts: {LATE}/team on {AGENT} was on the mount at {LATE} (tmpfs of late), and is on"
+        " the mount at "
+    )
+    journal = f"journalctl --no-pager --output cat --unit '{RESTORE}'"
+    run_on(AGENT, f"umount {LATE} && systemctl restart docker")
+    wait_until(lambda: refused in run_on(AGENT, journal))
+    reconcile()
+    assert run_on(AGENT, running) == "false\n"
+    assert run_on(AGENT, f"ls {LATE}/team") == ""
+    run_on(AGENT, late_share)
+    reconcile()
+    wait_until(lambda: run_on(AGENT, running) == "true\n", seconds=90)
+    assert run_in(main, "ls", "/data") == "file\n"
+    wait_until(lambda: takes_sessions(AGENT))
+    # That was for once: what is stopped from now on is not the timer's to start.
+    run_on(AGENT, f"docker kill {main['container']}")
+    reconcile()
+    assert run_on(AGENT, running) == "false\n"
     repaired = session.create_again()
     assert (repaired.code, repaired.record["status"]) == (0, "RUNNING"), repaired.output

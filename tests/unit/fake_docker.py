@@ -10,6 +10,8 @@ from docker.errors import ImageNotFound, NotFound
 
 from tests.unit.builders import IMAGE
 
+NEVER = "0001-01-01T00:00:00Z"
+
 
 class Images(dict[str, dict[str, Any]]):
     """The images of an engine by name; called, it lists them as the API does."""
@@ -98,7 +100,7 @@ class FakeDocker:
 
     def start(self, container: str) -> None:
         self.calls.append(f"start {container}")
-        self._container(container)["State"] = "running"
+        self._container(container).update(State="running", StartedAt=f"after call {len(self.calls)}")
 
     def kill(self, container: str, signal: str = "SIGKILL") -> None:
         self.calls.append(f"{'kill' if signal == 'SIGKILL' else signal} {container}")
@@ -113,7 +115,7 @@ class FakeDocker:
 
     def inspect_container(self, container: str) -> dict[str, Any]:
         entry = self._container(container)
-        state = {key: entry[key] for key in ("Pid", "ExitCode", "FinishedAt") if key in entry}
+        state = {key: entry[key] for key in ("Pid", "ExitCode", "FinishedAt", "StartedAt") if key in entry}
         endpoint = {"IPAddress": "172.18.0.2", "IPPrefixLen": 16, "MacAddress": "02:42:AC:12:00:02"}
         return {
             "Id": container,
@@ -121,7 +123,7 @@ class FakeDocker:
             "Config": {"Labels": entry["Labels"]},
             "HostConfig": entry.get("HostConfig", {}),
             "GraphDriver": entry.get("GraphDriver", {"Name": "overlay2", "Data": {"UpperDir": "/nothing/diff"}}),
-            "State": {"ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 42, **state},
+            "State": {"ExitCode": 0, "FinishedAt": NEVER, "StartedAt": NEVER, "Pid": 42, **state},
             "NetworkSettings": {"Networks": {"backendai-default": {**endpoint, "Gateway": "172.18.0.1"}}},
         }
 

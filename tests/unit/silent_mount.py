@@ -44,6 +44,11 @@ def mount_memory(folder: Path, flags: int = 0) -> Path:
     return folder
 
 
+def unmount(folder: Path) -> None:
+    """Unmount what is mounted last at a folder."""
+    _call("umount2", os.fsencode(folder), MNT_DETACH)
+
+
 def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
     """Mount a folder at another one with all that is mounted below it, as engines do: read-only at its top alone."""
     target.mkdir(exist_ok=True)
@@ -65,4 +70,4 @@ def silent_mount(folder: Path) -> Iterator[None]:
             yield
         finally:
             server.kill()
-            _call("umount2", os.fsencode(folder), MNT_DETACH)
+            unmount(folder)

@@ -104,6 +104,11 @@ def exit_code_of(client: docker.APIClient, container: str) -> int | None:
     return None if state["FinishedAt"].startswith("0001-") else int(state["ExitCode"])
 
 
+def last_start(client: docker.APIClient, container: str) -> str:
+    """Return what no other start of a container has: its id, and when it was started last, as the engine says it."""
+    return f"{container} {client.inspect_container(container)['State']['StartedAt']}"
+
+
 def plan_containers(
     existing: Mapping[str, dict[str, Any]], desired: Iterable[Container], lost_parts: Mapping[str, str] | None = None
 ) -> list[ContainerStep]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import re
 from collections.abc import Iterable
@@ -15,6 +16,16 @@ from typing import NamedTuple
 from .._model.mounts import is_within
 
 OWN = Path("/proc/thread-self/mountinfo")
+
+_NETWORK_TYPES = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "fuse", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "panfs"),
+        *("pvfs2", "smb3", "virtiofs", "wekafs"),
+    )
+)
+
+# The version that client and server agree on decides which of the two names a mount has.
+_SAME_TYPES = {"nfs4": "nfs", "smb3": "cifs"}
 
 
 class Mounted(NamedTuple):
@@ -29,6 +40,46 @@ class Mounted(NamedTuple):
     def option(self, name: str) -> str:
         """Return the value of an option of the file system; empty without one."""
         return next((text.partition("=")[2] for text in self.fs_options if text.startswith(f"{name}=")), "")
+
+
+def is_network(fs_type: str) -> bool:
+    """Return whether a type is that of a network file system, such as ``nfs4`` or ``fuse.sshfs``."""
+    return fs_type.partition(".")[0] in _NETWORK_TYPES
+
+
+@dataclasses.dataclass(frozen=True)
+class FolderOnMount:
+    """The real ``path`` of a folder, and the mount that it is on: its path, and type and source of its file system.
+
+    These three are empty if no mount is known.
+    """
+
+    path: str
+    mount: str = ""
+    fs_type: str = ""
+    fs_source: str = ""
+
+    @classmethod
+    def find(cls, path: str, mounts: Iterable[Mounted]) -> FolderOnMount:
+        """Return a folder, given its real path, with the mount that it is on."""
+        found = mount_of(path, mounts)
+        return cls(path, found.path, found.fs_type, found.fs_source) if found else cls(path)
+
+    def is_on_mount_of(self, other: FolderOnMount) -> bool:
+        """Return whether two folders are on the same mount, also if there was a reboot in between.
+
+        A local disk may have another name then. A file system of a network is that of its source alone.
+        """
+        return self._lasting() == other._lasting()
+
+    def _lasting(self) -> tuple[str, str, str]:
+        source = self.fs_source if is_network(self.fs_type) else ""
+        return self.mount, _SAME_TYPES.get(self.fs_type, self.fs_type), source
+
+    @property
+    def description(self) -> str:
+        """The mount as a phrase, such as ``the mount at /data (nfs4 of files:/export)``."""
+        return f"the mount at {self.mount} ({self.fs_type} of {self.fs_source})" if self.mount else "no mount"
 
 
 def read_mounts(path: Path = OWN) -> list[Mounted]:

@@ -29,6 +29,7 @@ from .container_ids import FOLDER as CONTAINER_IDS
 from .container_ids import ContainerIds
 from .homes import Homes
 from .local_session import SESSION, LocalSession
+from .mount_table import FolderOnMount
 from .port_reservations import PortReservations
 
 DESCRIPTION = "session.json"
@@ -64,7 +65,7 @@ _SEALS = StateFormat("the checksums", _Seals)
 class _MountSources:
     """The content of ``mounts.json``."""
 
-    sources: dict[str, str]
+    sources: dict[str, FolderOnMount]
 
 
 _MOUNTS = StateFormat("the folders", _MountSources)
@@ -301,12 +302,12 @@ class Store:
             return [seals]
         return [folder / name for name, digest in checksums.items() if _digest(folder / name) != digest]
 
-    def save_mount_sources(self, session_id: str, sources: Mapping[str, str]) -> None:
-        """Save the real paths of the folders that a session mounts, by source."""
+    def save_mount_sources(self, session_id: str, sources: Mapping[str, FolderOnMount]) -> None:
+        """Save the folders that a session mounts, with the mounts that they are on, by source."""
         write_atomically(self.folder(session_id) / "mounts.json", _MOUNTS.dump(_MountSources(dict(sources))))
 
-    def mount_sources(self, session_id: str) -> dict[str, str]:
-        """Return the real paths of the folders that a session mounts, by source; empty for a session without any.
+    def mount_sources(self, session_id: str) -> dict[str, FolderOnMount]:
+        """Return the folders that a session mounts, as they were claimed, by source; empty for a session without any.
 
         Raises :class:`CorruptStateError`.
         """

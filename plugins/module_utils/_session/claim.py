@@ -19,7 +19,7 @@ from .._firewall.sync import sync_ruleset
 from .._host import machine
 from .._host.deadline import deadline_in
 from .._host.local_session import LocalSession
-from .._host.path_look import Folder
+from .._host.mount_table import FolderOnMount, read_mounts
 from .._host.ssh_keys import ensure_keys
 from .._host.store import Store
 from .._host.threads import in_threads
@@ -135,7 +135,7 @@ def claim(
         # Stored before anything is created, so that everything belongs to a claim; then again with its keys.
         store.save(session)
         if found.folders:
-            store.save_mount_sources(request.plan.id, {source: folder.path for source, folder in found.folders.items()})
+            store.save_mount_sources(request.plan.id, found.folders)
         keys = _ensure_keys(store, request.plan, hostnames)
         store.save(dataclasses.replace(session, keys=keys))
         if not request.applied_next:
@@ -215,9 +215,9 @@ def _is_valid(session: LocalSession, plan: SessionPlan) -> bool:
 
 
 class _Found(NamedTuple):
-    """The folders of mounts, and what runs beside sessions."""
+    """The folders of mounts by source, and what runs beside sessions."""
 
-    folders: dict[str, Folder]
+    folders: dict[str, FolderOnMount]
     others: Others
 
 
@@ -232,16 +232,18 @@ def _look(client: docker.APIClient, store: Store, settings: AgentSettings, reque
 
 def _judge_mounts(
     client: docker.APIClient, store: Store, settings: AgentSettings, request: ClaimRequest
-) -> dict[str, Folder]:
+) -> dict[str, FolderOnMount]:
     try:
         # An agent that only manages the session's network mounts nothing.
         mounts = request.plan.mounts if request.kernels else ()
-        return judge_mounts(client, store, settings.mounts, mounts, request.agent)
+        folders = judge_mounts(client, store, settings.mounts, mounts, request.agent)
     except InnerFolderMissingError:
         # Another agent would refuse it, too, until the user has made that folder.
         raise
     except MountRefusedError as error:
         raise ClaimRefusedError(str(error)) from None
+    table = read_mounts() if folders else []
+    return {source: FolderOnMount.find(folder.path, table) for source, folder in folders.items()}
 
 
 def _describe_taken(request: ClaimRequest) -> str:

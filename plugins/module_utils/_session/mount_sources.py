@@ -24,7 +24,7 @@ from .._docker.mounts import is_recursive
 from .._docker.sdk import docker
 from .._host import selinux
 from .._host.local_session import LocalSession
-from .._host.mount_table import Mounted, mounts_below, read_mounts
+from .._host.mount_table import FolderOnMount, Mounted, mounts_below, read_mounts
 from .._host.path_look import PATH_SECONDS, Answer, Folder, NoFolder, Place, Unsafe, look
 from .._host.store import Store
 from .._model.errors import ClusterError
@@ -199,19 +199,40 @@ def check_before_start(
 ) -> dict[str, Folder]:
     """Return the folders of a session, by source, before its containers start: those that were judged at first.
 
-    Raises :class:`MountRefusedError`.
+    Each is at the same path, and on the same mount: below one that is not there, such as that of an NFS after a reboot,
+    there may be a folder, too. Raises :class:`MountRefusedError`.
     """
-    recorded = store.mount_sources(session.plan.id)
-    paths = {mount.source: recorded.get(mount.source, mount.source) for mount in session.plan.mounts}
+    stored, sources = store.mount_sources(session.plan.id), [mount.source for mount in session.plan.mounts]
+    recorded = {source: stored[source] for source in sources if source in stored}
+    paths = {source: recorded[source].path if source in recorded else source for source in sources}
     mounts = [dataclasses.replace(mount, source=paths[mount.source]) for mount in session.plan.mounts]
-    found = judge_mounts(client, store, settings or MountSettings(), mounts, session.agent)
+    try:
+        # This looks at each folder, so that automatic mounts take place.
+        found = judge_mounts(client, store, settings or MountSettings(), mounts, session.agent)
+    except MountRefusedError:
+        # What is missing below a mount point says less than what is not mounted there.
+        _require_mounts(recorded.values(), session.agent)
+        raise
     for source, path in paths.items():
         if source in recorded and found[path].path != path:
             raise MountRefusedError(
                 f"session_mounts: {path} on {session.agent} was the folder that the session mounts, and leads to"
                 f" {found[path].path!r} by now; allowed is a folder at that path"
             )
+    _require_mounts(recorded.values(), session.agent)
     return {source: found[path] for source, path in paths.items()}
+
+
+def _require_mounts(recorded: Collection[FolderOnMount], agent: str) -> None:
+    """Raise :class:`MountRefusedError` if a folder is not on the mount that it was on."""
+    table = read_mounts() if recorded else []
+    for before in recorded:
+        now = FolderOnMount.find(before.path, table)
+        if not now.is_on_mount_of(before):
+            raise MountRefusedError(
+                f"session_mounts: {before.path} on {agent} was on {before.description}, and is on {now.description} by"
+                " now: restore the former, or end the session"
+            )
 
 
 def check_after_start(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .._docker.sdk import docker
-from .._host.mount_table import Mounted, mount_of, read_mounts, unescape
+from .._host.mount_table import Mounted, is_network, mount_of, read_mounts, unescape
 from .._host.path_look import NoFolder, Place, Unsafe, look
 from .._host.store import Store
 from .._model.mounts import MISSING, Source, find_path_problem, is_within, unsafe
@@ -32,12 +32,6 @@ EXPORTS = Path("/var/lib/nfs/etab")
 PROTECTION = ("nosuid", "nodev")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
-_NETWORK_TYPES = frozenset(
-    (
-        *("9p", "afs", "beegfs", "ceph", "cifs", "fuse", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "panfs"),
-        *("pvfs2", "smb3", "virtiofs", "wekafs"),
-    )
-)
 
 
 class PolicyFolder(NamedTuple):
@@ -121,7 +115,7 @@ def find_unprotected(folders: Iterable[PolicyFolder], users: Collection[str]) ->
 
 def _is_shared(entry: Mounted, paths: Collection[str], exports: Collection[str]) -> bool:
     """Return whether other hosts have what is on a mount: of a network file system, or exported from here."""
-    if entry.fs_type.partition(".")[0] in _NETWORK_TYPES:
+    if is_network(entry.fs_type):
         return True
     ours = [path for path in paths if is_within(path, entry.path)]
     return any(is_within(path, export) or is_within(export, path) for path in ours for export in exports)

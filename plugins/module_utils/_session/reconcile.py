@@ -5,12 +5,14 @@
 """Restores sessions on an agent without Ansible, after a reboot, an engine restart or the loss of a link.
 
 systemd units run it when the engine has started, and every few seconds. It reads the sessions that the agent holds and
-applies them with the same code that created them. Claims that were never committed are removed when they expire.
+applies them with the same code that created them. Claims that were never committed are removed when they expire. The
+timer's run starts no container, except one that was refused for its folders when the engine had started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 from .._docker.client import DockerUnavailableError
 from .._docker.containers import start_stopped
@@ -36,12 +38,16 @@ from .interfaces import apply_interfaces, plan_interfaces
 from .leftovers import find_leftovers, remove_folders, remove_leftovers, retire_homes, seen_twice
 from .links import plan_links
 from .look import look_at_sessions
-from .mount_sources import check_before_start
-from .ownership import own_containers
+from .mount_sources import MountRefusedError, check_before_start
+from .ownership import OwnContainers
 from .reap import remove_expired
+from .refused_starts import find_refused, find_stopped, forget_refused, is_noted, note_refused
 
 RESTORE_SECONDS = 30
 """How long an agent that has just started may take to create its InfiniBand device nodes."""
+
+START_SECONDS = 20
+"""How long a run of the timer goes on to begin starts that were refused before; its unit has a minute for all."""
 
 OUTSIDE = "containers reach nothing outside"
 UNKNOWN = "nobody knows whether containers reach what is outside"
@@ -61,30 +67,28 @@ def restore_links(session: LocalSession, state: iproute.LinkState) -> list[Chang
     return [step.change for step in steps]
 
 
-def restore_containers(client: docker.APIClient, store: Store, session: LocalSession) -> tuple[list[Change], list[str]]:
-    """Start the containers of a session; return the changes, and the hostnames of those that were started.
+def restore_containers(
+    client: docker.APIClient, store: Store, session: LocalSession, stopped: OwnContainers
+) -> list[Change]:
+    """Start stopped containers of a session, by hostname, complete the networks of all, and let them begin.
 
-    Their addresses, MACs, names and keys do not change.
-
-    Raises :class:`MountRefusedError` if a folder that they mount does not answer, or is another one.
-
-    The command of a batch session runs once: containers that have run it are left to the next reap.
+    Their addresses, MACs, names and keys do not change. Return the changes. Raises :class:`MountRefusedError` if a
+    folder that they mount does not answer, or is another one.
     """
-    started_hostnames = store.started_commands(session)
-    hostnames = [kernel.hostname for kernel in session.kernels if kernel.hostname not in started_hostnames]
-    own = own_containers(client, store, session)
-    starting = [name for name in hostnames if name in own and own[name]["State"] != "running"]
-    if not starting:
-        return [], []
-    check_before_start(client, store, session)
-    by_id = {own[name]["Id"]: name for name in starting}
+    if stopped:
+        check_before_start(client, store, session)
+    # What fails from now on is not tried again.
+    forget_refused(store, session.plan.id)
+    by_id = {container["Id"]: hostname for hostname, container in stopped.items()}
     changes = start_stopped(
         client,
-        [own[name] for name in starting],
+        [*stopped.values()],
         lambda container: prepare_restart(client, store, session, by_id[container], container),
         RESTORE_SECONDS if session.plan.infiniband else 0,
     )
-    return changes, starting
+    changes += restore_interfaces(client, store, session, iproute.LinkState())
+    admit(client, store, session, started=stopped)
+    return changes
 
 
 def restore_interfaces(
@@ -161,7 +165,10 @@ def restore(store: Store, engine: Connected, *, start: bool) -> tuple[list[Chang
     except EXPECTED as error:
         failures.append(reason(error))
     start_waiting(store, readable)
-    failures += unmended
+    # Those that are refused again keep nothing else from being done.
+    started, refused = _start_refused(store, engine, () if start else readable)
+    changes += started
+    failures += [*unmended, *refused]
     return changes, failures if start else [*failures, *look_at_sessions(store, engine, readable)]
 
 
@@ -190,11 +197,11 @@ def _restore_session(
         changes = restore_links(session, state)
         if start:
             client = engine()
-            restored, started = restore_containers(client, store, session)
-            changes += restored
-            changes += restore_interfaces(client, store, session, iproute.LinkState())
-            admit(client, store, session, started=started)
-            return changes
+            try:
+                return changes + restore_containers(client, store, session, find_stopped(client, store, session))
+            except MountRefusedError:
+                note_refused(client, store, session)
+                raise
         try:
             client = engine()
         except DockerUnavailableError:
@@ -203,3 +210,34 @@ def _restore_session(
         changes += restore_interfaces(client, store, session, state)
         admit(client, store, session)
         return changes
+
+
+def _start_refused(store: Store, engine: Connected, sessions: Iterable[LocalSession]) -> tuple[list[Change], list[str]]:
+    """Start what was not started after the engine because of a folder; return what changed, and the failures.
+
+    What there is no time for is left to the next run.
+    """
+    changes: list[Change] = []
+    failures: list[str] = []
+    until = time.monotonic() + START_SECONDS
+    for session in sessions:
+        if not is_noted(store, session.plan.id) or time.monotonic() >= until:
+            continue
+        try:
+            changes += _start_one_refused(store, engine, session.plan.id)
+        except DockerUnavailableError:
+            pass  # All are restored when it starts.
+        except EXPECTED as error:
+            failures.append(f"{session.plan.name}: {reason(error)}")
+    return changes, failures
+
+
+def _start_one_refused(store: Store, engine: Connected, session_id: str) -> list[Change]:
+    if store.is_busy(session_id):
+        return []
+    with store.session_lock(session_id):
+        session = store.session(session_id)
+        if session is None or not session.committed:
+            return []
+        client = engine()
+        return restore_containers(client, store, session, find_refused(client, store, session))

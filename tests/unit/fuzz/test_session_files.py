@@ -29,13 +29,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._gateway.haproxy
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routing import RoutesRequest, apply_routes
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.store import GatewayStore
+from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import FolderOnMount
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import EXPECTED, ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationError
 from ansible_collections.backendai.cluster.plugins.module_utils._session.container_states import container_states
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
+from ansible_collections.backendai.cluster.plugins.module_utils._session.refused_starts import (
+    find_refused,
+    note_refused,
+)
 from tests.unit.agent import engine, kernel, store
-from tests.unit.builders import SESSION_ID, held, plan
+from tests.unit.builders import SESSION_ID, held, own_labels, plan
 from tests.unit.fake_docker import FakeDocker
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.fuzz.mutations import assert_sentence, damaged, damaged_text, fuzz
@@ -128,7 +133,7 @@ def test_any_other_file_of_an_agent_is_used_or_reported(store: Store, monkeypatc
 
 def test_any_file_of_mounts_is_used_or_reported(store: Store) -> None:
     store.save(held(PLAN))
-    store.save_mount_sources(SESSION_ID, {"/a": "/real/a"})
+    store.save_mount_sources(SESSION_ID, {"/a": FolderOnMount("/real/a", "/real", "nfs4", "files:/a")})
     path = store.folder(SESSION_ID) / "mounts.json"
 
     @files
@@ -136,9 +141,27 @@ def test_any_file_of_mounts_is_used_or_reported(store: Store) -> None:
     def try_all(content: bytes) -> None:
         path.write_bytes(content)
         try:
-            assert all(isinstance(real, str) for real in store.mount_sources(SESSION_ID).values())
+            assert all(folder.description for folder in store.mount_sources(SESSION_ID).values())
         except CorruptStateError as error:
             assert_sentence(error)
+
+    try_all()
+
+
+def test_any_note_of_refused_starts_is_used_or_none(store: Store) -> None:
+    client: Any = FakeDocker()
+    store.save(held(PLAN))
+    client.made.append({"Id": "1", "Names": ["/main1"], "Labels": own_labels("main1"), "State": "exited"})
+    store.container_ids(SESSION_ID).record("main1", "1")
+    note_refused(client, store, held(PLAN))
+    path = store.folder(SESSION_ID) / "refused.json"
+    assert [*find_refused(client, store, held(PLAN))] == ["main1"]
+
+    @files
+    @given(damaged_text(json.loads(path.read_text())))
+    def try_all(content: bytes) -> None:
+        path.write_bytes(content)
+        assert {*find_refused(client, store, held(PLAN))} <= {"main1"}
 
     try_all()
 

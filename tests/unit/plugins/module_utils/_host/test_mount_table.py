@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import (
+    FolderOnMount,
     Mounted,
     mount_of,
     mounts_below,
@@ -72,3 +73,35 @@ def test_folder_is_on_the_mount_that_hides_the_others(own: Path) -> None:
     assert (found.path, {"nosuid", "nodev"} <= found.options) == ("/mnt/data", True)
     bind(own / "data", own / "bound")
     assert mount_of("/mnt/bound", read_mounts()) not in (None, found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (("/data", "ext4", "/dev/sda1"), ("/data", "ext4", "/dev/sdb1"), True),
+        (("/data", "nfs4", "files:/a"), ("/data", "nfs4", "files:/a"), True),
+        (("/data", "nfs4", "files:/a"), ("/data", "nfs", "files:/a"), True),
+        (("/data", "nfs4", "files:/a"), ("/data", "nfs4", "files:/b"), False),
+        (("/data", "fuse.sshfs", "files:/a"), ("/data", "fuse.sshfs", "files:/b"), False),
+        (("/data", "nfs4", "files:/a"), ("/data", "autofs", "systemd-1"), False),
+        (("/data", "nfs4", "files:/a"), ("/", "ext4", "/dev/sda1"), False),
+        (("/", "ext4", "/dev/sda1"), ("/data", "ext4", "/dev/sdb1"), False),
+        (("/", "overlay", "overlay"), ("/", "overlay", "overlay"), True),
+    ],
+)
+def test_a_mount_is_the_same_after_a_reboot_whatever_its_local_disk_is_called(
+    before: tuple[str, str, str], after: tuple[str, str, str], same: bool
+) -> None:
+    def folder(mount: str, fs_type: str, fs_source: str) -> FolderOnMount:
+        table = [
+            Mounted("/", frozenset(), "ext4", "/dev/sda1", ()),
+            Mounted(mount, frozenset(), fs_type, fs_source, ()),
+        ]
+        return FolderOnMount.find("/data/team", table)
+
+    assert folder(*before).is_on_mount_of(folder(*after)) is same
+
+
+def test_a_folder_without_a_known_mount_is_told() -> None:
+    assert FolderOnMount.find("/data", []).description == "no mount"
+    assert FolderOnMount("/data", "/", "ext4", "/dev/sda1").description == "the mount at / (ext4 of /dev/sda1)"

@@ -13,7 +13,11 @@ import pytest
 import requests
 
 from ansible_collections.backendai.cluster.plugins.module_utils._host import path_look
-from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import Mounted
+from ansible_collections.backendai.cluster.plugins.module_utils._host.mount_table import (
+    FolderOnMount,
+    Mounted,
+    read_mounts,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Answer, Folder, NoFolder, Place
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import CorruptStateError, Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
@@ -44,7 +48,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.reap im
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reconcile import restore
 from tests.unit.builders import SESSION_ID, agent_facts, held, own_labels, plan, public_keys
 from tests.unit.fake_docker import FakeDocker
-from tests.unit.silent_mount import bind, mount_memory, own_mounts, silent_mount
+from tests.unit.silent_mount import MS_NODEV, MS_NOSUID, bind, mount_memory, own_mounts, silent_mount, unmount
 
 MADE = plan({"agent1": 2}, mounts=[{"source": "/mnt/a", "target": "/a"}])
 OTHER = dataclasses.replace(plan({"agent1": 1}, name="other"), id="00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a")
@@ -253,7 +257,7 @@ def test_folder_of_the_policy_keeps_its_path_and_is_judged_again_at_each_start(
     home = roots_own / "home" / "alice"
     home.mkdir(parents=True)
     claimed(engine, store, dataclasses.replace(MADE, mounts=(Mount(str(home), "/a", strict=True),)))
-    assert store.mount_sources(SESSION_ID) == {str(home): str(home)}
+    assert store.mount_sources(SESSION_ID) == {str(home): FolderOnMount(str(home), "/mnt", "tmpfs", "tmpfs")}
     session = store.session(SESSION_ID)
     assert session is not None
     assert check_before_start(engine, store, session)[str(home)].inode == home.stat().st_ino
@@ -262,6 +266,41 @@ def test_folder_of_the_policy_keeps_its_path_and_is_judged_again_at_each_start(
         MountRefusedError, match=f"{home} may not be mounted on agent1: {home.parent} belongs to user 2001"
     ):
         check_before_start(engine, store, session)
+
+
+@pytest.mark.usefixtures("facts", "real_look")
+@pytest.mark.parametrize("inner", [".", "alice"], ids=["the mount point", "a folder below"])
+@pytest.mark.parametrize("left", [True, False], ids=["folder below the mount", "nothing below the mount"])
+def test_no_container_starts_on_what_is_below_a_mount_that_is_not_there(
+    engine: Any, store: Store, roots_own: Path, inner: str, left: bool
+) -> None:
+    below = roots_own / "data" / inner
+    if left:
+        below.mkdir(parents=True)
+    folder = mount_memory(roots_own / "data") / inner
+    folder.mkdir(exist_ok=True)
+    claimed(engine, store, dataclasses.replace(MADE, mounts=(Mount(str(folder), "/a"),)))
+    session = store.session(SESSION_ID)
+    assert session
+    check_before_start(engine, store, session)
+    unmount(roots_own / "data")
+    with pytest.raises(MountRefusedError) as refused:
+        check_before_start(engine, store, session)
+    assert str(refused.value) == (
+        f"session_mounts: {folder} on agent1 was on the mount at /mnt/data (tmpfs of tmpfs), and is on the mount at"
+        " /mnt (tmpfs of tmpfs) by now: restore the former, or end the session"
+    )
+    # Other options, and another number of the device.
+    mount_memory(roots_own / "data", MS_NOSUID | MS_NODEV)
+    folder.mkdir(exist_ok=True)
+    assert check_before_start(engine, store, session).keys() == {str(folder)}
+    # What is mounted over it has another path.
+    if inner != ".":
+        mount_memory(folder)
+        with pytest.raises(
+            MountRefusedError, match=r"and is on the mount at /mnt/data/alice \(tmpfs of tmpfs\) by now"
+        ):
+            check_before_start(engine, store, session)
 
 
 @pytest.mark.usefixtures("real_look")
@@ -472,7 +511,7 @@ def test_claim_records_real_paths_and_refuses_what_does_not_answer_without_the_l
     assert store.session(SESSION_ID) is None
     answers["/mnt/a"] = Folder("/real/a", 1, 1, 0)
     claimed(engine, store)
-    assert store.mount_sources(SESSION_ID) == {"/mnt/a": "/real/a"}
+    assert store.mount_sources(SESSION_ID)["/mnt/a"].path == "/real/a"
     with pytest.raises(ClaimRefusedError, match=r"its real path '/real/a' is not in agent_mount_roots; allowed are "):
         claimed(engine, store, mount_roots=["/data"])
 
@@ -495,7 +534,7 @@ def test_other_sessions_start_and_end_while_a_mount_never_answers(
 
 def test_engine_gets_the_real_path_that_was_judged(engine: FakeDocker, store: Store) -> None:
     store.save(held(MADE, expires_at=9e12))
-    store.save_mount_sources(SESSION_ID, {"/mnt/a": "/real/a"})
+    store.save_mount_sources(SESSION_ID, {"/mnt/a": FolderOnMount.find("/real/a", read_mounts())})
     apply(engine, store)
     for request in (request for request in engine.asked if "HostConfig" in request):
         mounts = request["HostConfig"]["Mounts"]
@@ -529,7 +568,7 @@ def test_no_container_starts_with_a_folder_that_is_not_the_one_that_was_judged(
     engine: Any, store: Store, answers: dict[str, Answer], answer: Answer, sentence: str, operation: str
 ) -> None:
     store.save(held(MADE, expires_at=9e12 if operation == "apply" else None))
-    store.save_mount_sources(SESSION_ID, {"/mnt/a": "/real/a"})
+    store.save_mount_sources(SESSION_ID, {"/mnt/a": FolderOnMount.find("/real/a", read_mounts())})
     answers["/real/a"] = answer
     if operation == "apply":
         with pytest.raises(MountRefusedError) as refused:
