@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall import storage, sync
-from ansible_collections.backendai.cluster.plugins.module_utils._host import port_reservations, withdrawn
+from ansible_collections.backendai.cluster.plugins.module_utils._host import health, port_reservations, withdrawn
 from ansible_collections.backendai.cluster.plugins.module_utils._host.path_look import Folder
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.image_look import ImageLook
@@ -66,6 +66,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNetwork:
         monkeypatch.setattr(starting, "start_units", lambda _names: None)
     monkeypatch.setattr(port_reservations, "DRAINING", tmp_path / "draining")
     monkeypatch.setattr(withdrawn, "FOLDER", tmp_path / "withdrawn")
+    monkeypatch.setattr(health, "VERDICT", tmp_path / "verdict" / "health.json")
     monkeypatch.setattr(before_start, "make_nodes", lambda _nodes, _uid: None)
     monkeypatch.setattr(before_start, "require_keys", lambda *_of: None)
     # The fake engine starts no process that could wait.

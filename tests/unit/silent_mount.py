@@ -37,16 +37,25 @@ def own_mounts() -> Iterator[None]:
         os.chdir(folder)
 
 
-def mount_memory(folder: Path, flags: int = 0) -> Path:
-    """Mount an empty file system at a folder, whose parents exist, and return the folder."""
+def mount_memory(folder: Path, flags: int = 0, size: str = "50%") -> Path:
+    """Mount an empty file system at a folder, whose parents exist, and return it; ``size`` is as in tmpfs(5)."""
     folder.mkdir(exist_ok=True)
-    _call("mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, b"mode=0755")
+    _call("mount", b"tmpfs", os.fsencode(folder), b"tmpfs", flags, f"mode=0755,size={size}".encode())
     return folder
 
 
 def unmount(folder: Path) -> None:
     """Unmount what is mounted last at a folder."""
     _call("umount2", os.fsencode(folder), MNT_DETACH)
+
+
+def fill(folder: Path) -> Path:
+    """Write into a file system until that is full, and return the file."""
+    path = folder / "fill"
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(bytes(1 << 12))
+    return path
 
 
 def bind(source: Path, target: Path, *, read_only: bool = False) -> None:

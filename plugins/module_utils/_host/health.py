@@ -27,8 +27,15 @@ from .._model.health import Health, HealthProblem
 from .._model.state_format import StateFormat
 from .store import Store
 
-CHECK_SECONDS = 20.0
-"""How long one check may take."""
+CHECK_SECONDS, KILL_SECONDS = 20.0, 0.1
+"""How long one check may take, and how long it may take to end when it is killed."""
+
+VERDICT = Path("/run/backendai-health/health.json")
+"""The health that counts, in memory: a check may find that the file system of the state cannot be written.
+
+It is empty if the last look could not be stored. Its copy in the state keeps the history over a boot. It counts until
+the first look after that, which begins when the engine has started.
+"""
 
 MAX_OUTPUT, MAX_REASON = 16384, 200
 
@@ -39,17 +46,37 @@ _DEVICE = re.compile(r"device (\S+): *(.*)")
 
 def read_health(store: Store) -> Health:
     """Return the health as of the last look; one without problems if there is none, or it cannot be read."""
-    try:
-        return _FORMAT.load(store.health_file.read_bytes())
-    except (OSError, ValueError):
+    for path in (VERDICT, store.health_file):
         # The next look writes it again.
-        return Health()
+        with contextlib.suppress(OSError, ValueError):
+            return _FORMAT.load(path.read_bytes())
+    return Health()
 
 
-def write_health(store: Store, health: Health) -> None:
-    """Store the health."""
-    store.health_file.parent.mkdir(mode=0o700, exist_ok=True)
-    write_atomically(store.health_file, _FORMAT.dump(health), durable=False)
+def is_health_lost() -> bool:
+    """Return whether what the last look has found could not be stored."""
+    return VERDICT.exists() and not VERDICT.stat().st_size
+
+
+def write_health(store: Store, health: Health) -> list[str]:
+    """Store the health, and its copy in the state; return a sentence for each of them that cannot be written."""
+    content = _FORMAT.dump(health)
+    failure = _write(VERDICT, content)
+    if failure:
+        # What an earlier look has found counts no more. To empty a file needs no room.
+        with contextlib.suppress(OSError):
+            VERDICT.write_bytes(b"")
+    return [*filter(None, [failure, _write(store.health_file, content)])]
+
+
+def _write(path: Path, content: str) -> str:
+    """Write a file in a folder of root's; return a sentence if that fails, else an empty text."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(path, content, durable=False)
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror}."
+    return ""
 
 
 def find_checks(folder: Path) -> tuple[list[Path], list[str]]:
@@ -99,15 +126,19 @@ def _run_check(path: Path, environment: Mapping[str, str]) -> list[HealthProblem
         )
     except OSError as error:
         return [HealthProblem(path.name, f"it cannot be run: {error.strerror}")]
-    with process:
-        try:
-            output, code = _read_output(process)
-        except subprocess.TimeoutExpired:
-            return [HealthProblem(path.name, f"the check took more than {CHECK_SECONDS:g} seconds")]
-        finally:
-            # Whatever it has left behind.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    try:
+        output, code = _read_output(process)
+    except subprocess.TimeoutExpired:
+        return [HealthProblem(path.name, f"the check took more than {CHECK_SECONDS:g} seconds")]
+    finally:
+        # Whatever it has left behind.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # One that hangs in the kernel does not end: nobody waits for it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_SECONDS)
+        if process.stdout:
+            process.stdout.close()
     return _parse(path.name, output, code) if code else []
 
 

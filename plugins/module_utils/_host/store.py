@@ -163,7 +163,7 @@ class Store:
 
     @property
     def health_file(self) -> Path:
-        """The file of what the health checks have found; it exists once they have run."""
+        """The copy of what the health checks have found, for after a boot; it exists once they have run."""
         return self._root / "health" / "health.json"
 
     @property

@@ -20,7 +20,10 @@ from .._model.health import HealthProblem
 
 
 def look_at_health(store: Store, docker_host: str, folder: Path) -> tuple[list[Change], list[str]]:
-    """Run the checks in a folder and store what they find; return what is new, and why checks are refused."""
+    """Run the checks in a folder and store what they find; return what is new, and sentences for failures.
+
+    These are about checks that are refused, and about what cannot be written.
+    """
     before = read_health(store)
     checks, refused = find_checks(folder)
     environment = {
@@ -30,12 +33,15 @@ def look_at_health(store: Store, docker_host: str, folder: Path) -> tuple[list[C
         "BACKENDAI_DATA_ROOT": read_engine_settings().data_root,
     }
     after = before.after(run_checks(checks, environment), refused, time.time())
-    write_health(store, after)
+    failures = write_health(store, after)
     problems = before.new_problems(after.problems)
     if problems:
         _tell_sessions(store, docker_host, problems)
     new = [change for change in after.history if change.at == after.checked_at]
-    return [Change(f"health check {change.check}", None, change.reason or "healthy") for change in new], refused
+    return [Change(f"health check {change.check}", None, change.reason or "healthy") for change in new], [
+        *refused,
+        *failures,
+    ]
 
 
 def _tell_sessions(store: Store, docker_host: str, problems: Iterable[HealthProblem]) -> None:

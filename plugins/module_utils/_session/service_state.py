@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .._firewall.engine_rules import untried_rules
 from .._host.cordon import DamagedCordonError, read_cordon
-from .._host.health import read_health
+from .._host.health import is_health_lost, read_health
 from .._host.home_folder import MOUNT_UNIT, is_protected
 from .._host.home_removal import free_bytes, lacks_space
 from .._host.homes import Homes
@@ -23,6 +23,10 @@ from .agent_needs import find_lacks
 
 CONSEQUENCE = "it receives no new sessions"
 TIMER = "backendai-reconcile.timer"
+LOST_HEALTH = (
+    f"{CONSEQUENCE}, because what its health checks have found could not be written to /run: see systemctl status"
+    " backendai-health on it."
+)
 
 
 class ServiceState(NamedTuple):
@@ -73,6 +77,7 @@ def read_service_state(
         # Without all sessions the rules cannot be changed, and a cordon that cannot be read may be one.
         *(f"{CONSEQUENCE}, because {error}" for error in damaged),
         *(f"{CONSEQUENCE}, because a health check failed: {problem}." for problem in health.host_problems),
+        *([LOST_HEALTH] if is_health_lost() else []),
     ]
     mended = [f"{lacking.lack.problem}: its timer {TIMER} mends that." for lacking in lacks if lacking not in hindering]
     return ServiceState(cordon, tuple(obstacles), health.sick_devices, (*health.refused, *mended))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from ansible_collections.backendai.cluster.plugins.module_utils._host import health
 from ansible_collections.backendai.cluster.plugins.module_utils._host.health import (
     find_checks,
+    is_health_lost,
     read_health,
     run_checks,
     write_health,
@@ -18,8 +20,18 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.health imp
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.health import Health, HealthProblem
 from tests.integration.waiting import wait_until
+from tests.unit.silent_mount import fill, mount_memory, own_mounts, silent_mount
 
 GPU = "GPU-5f0c6a52-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
+SICK = Health(1.0, (HealthProblem("disk", "full", (), 1.0),))
+
+
+@pytest.fixture(autouse=True)
+def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file of the health that counts."""
+    path = tmp_path / "run" / "health.json"
+    monkeypatch.setattr(health, "VERDICT", path)
+    return path
 
 
 def check(folder: Path, body: str, name: str = "disk", mode: int = 0o755) -> Path:
@@ -80,6 +92,15 @@ def test_a_check_that_does_not_end_is_killed_with_what_it_has_started(
     wait_until(lambda: session not in {_session_of(int(pid)) for pid in filter(str.isdigit, os.listdir("/proc"))}, 10)
 
 
+def test_a_check_that_hangs_in_the_kernel_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.5)
+    began = time.monotonic()
+    with own_mounts(), silent_mount(tmp_path / "silent"):
+        problems = found(tmp_path, f"exec ls {tmp_path}/silent")
+    assert problems == [HealthProblem("disk", "the check took more than 0.5 seconds")]
+    assert time.monotonic() - began < 10
+
+
 def _session_of(pid: int) -> int:
     try:
         state, _parent, _group, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
@@ -136,11 +157,46 @@ def test_a_check_of_another_owner_is_refused(tmp_path: Path, monkeypatch: pytest
     )
 
 
-def test_health_is_stored_and_a_damaged_file_is_written_again(tmp_path: Path) -> None:
+def test_health_is_stored_and_a_damaged_file_is_written_again(tmp_path: Path, verdict: Path) -> None:
     store = Store(str(tmp_path))
-    assert read_health(store) == Health()
-    sick = Health(1.0, (HealthProblem("disk", "full", (), 1.0),))
-    write_health(store, sick)
-    assert read_health(store) == sick
-    store.health_file.write_text("{")
-    assert read_health(store) == Health()
+    assert (read_health(store), is_health_lost()) == (Health(), False)
+    for _time in range(2):
+        assert write_health(store, SICK) == []
+        assert (read_health(store), is_health_lost()) == (SICK, False)
+        for path in (verdict, store.health_file):
+            assert [stat.S_IMODE(at.stat().st_mode) for at in (path.parent, path)] == [0o700, 0o600]
+            path.write_text("{")
+        assert read_health(store) == Health()
+
+
+def test_what_was_found_before_a_boot_counts_until_the_next_look(tmp_path: Path, verdict: Path) -> None:
+    store = Store(str(tmp_path))
+    write_health(store, SICK)
+    verdict.unlink()
+    assert (read_health(store), is_health_lost()) == (SICK, False)
+
+
+def test_a_state_that_cannot_be_written_hides_no_problem(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    write_health(store, Health(0.5))
+    store.health_file.unlink()
+    store.health_file.mkdir()
+    assert write_health(store, SICK) == [f"{store.health_file} cannot be written: Is a directory."]
+    assert (read_health(store), is_health_lost()) == (SICK, False)
+
+
+def test_a_look_that_cannot_be_stored_ends_what_the_one_before_has_found(tmp_path: Path, verdict: Path) -> None:
+    store = Store(str(tmp_path / "state"))
+    with own_mounts():
+        mount_memory(store.root, size="64k")
+        mount_memory(verdict.parent, size="64k")
+        write_health(store, Health(0.5))
+        full = [fill(folder) for folder in (store.root, verdict.parent)]
+        assert write_health(store, SICK) == [
+            f"{path} cannot be written: No space left on device." for path in (verdict, store.health_file)
+        ]
+        assert is_health_lost()
+        for path in full:
+            path.unlink()
+        assert write_health(store, SICK) == []
+        assert (read_health(store), is_health_lost()) == (SICK, False)

@@ -11,7 +11,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
 from ansible_collections.backendai.cluster.plugins.module_utils._program.health import main
 from tests.unit import agent
 
-store = agent.store
+store, kernel = agent.store, agent.kernel
 
 
 def look(store: Store, folder: Path) -> int:
@@ -45,4 +45,4 @@ def test_a_state_that_cannot_be_written_is_a_failure(
 ) -> None:
     store.health_file.mkdir(parents=True)
     assert look(store, tmp_path) == 1
-    assert capsys.readouterr().err.startswith("<3>")
+    assert capsys.readouterr().err == f"<3>{store.health_file} cannot be written: Is a directory.\n"

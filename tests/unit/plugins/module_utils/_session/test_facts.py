@@ -17,7 +17,12 @@ from ansible_collections.backendai.cluster.plugins.module_utils._docker import l
 from ansible_collections.backendai.cluster.plugins.module_utils._docker.client import DockerUnavailableError
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.policy import AllowRule, Firewall
 from ansible_collections.backendai.cluster.plugins.module_utils._firewall.state import FirewallState
-from ansible_collections.backendai.cluster.plugins.module_utils._host import home_folder, home_removal, path_look
+from ansible_collections.backendai.cluster.plugins.module_utils._host import (
+    health,
+    home_folder,
+    home_removal,
+    path_look,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._host.accelerators import Accelerators
 from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon import replace_cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._host.health import write_health
@@ -772,6 +777,13 @@ def test_a_sick_host_takes_no_new_sessions(engine: Any, store: Store) -> None:
     assert facts["schedulable"] is False
     assert facts["obstacles"] == ["it receives no new sessions, because a health check failed: disk: full."]
     assert facts["warnings"] == ["the health check x does not run."]
+
+
+def test_an_agent_whose_health_cannot_be_stored_takes_no_new_sessions(engine: Any, store: Store) -> None:
+    write_health(store, Health(1.0))
+    health.VERDICT.write_bytes(b"")
+    facts = read(engine, store)
+    assert (facts["schedulable"], facts["obstacles"]) == (False, [service_state.LOST_HEALTH])
 
 
 def test_a_sick_device_is_assigned_to_no_container_and_stays_where_it_is(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.backendai.cluster.plugins.module_utils._host import health
 from ansible_collections.backendai.cluster.plugins.module_utils._host.health import read_health
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import Store
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._session import look
 from ansible_collections.backendai.cluster.plugins.module_utils._session.health import look_at_health
-from tests.unit.builders import held, plan
+from ansible_collections.backendai.cluster.plugins.module_utils._session.service_state import read_service_state
+from tests.unit.builders import REPOSITORY, held, plan
+from tests.unit.fake_docker import FakeDocker
+from tests.unit.silent_mount import bind, mount_memory, own_mounts
 
 GPU = "GPU-1"
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
@@ -77,3 +82,22 @@ def test_a_refused_check_is_said_and_stored(store: Store, folder: Path, told: li
     (sentence,) = look_at_health(store, "unix:///nowhere", folder)[1]
     assert read_health(store).refused == (sentence,)
     assert told == []
+
+
+def test_a_state_that_has_become_read_only_is_found_told_and_in_the_way(
+    store: Store, folder: Path, told: list[Any]
+) -> None:
+    keep_sessions(store)
+    shutil.copy(REPOSITORY / "roles/agent/files/health/read-only", folder)
+    problem = f"the file system of {store.root} is read-only"
+    with own_mounts():
+        mount_memory(health.VERDICT.parent)
+        assert look_at_health(store, "unix:///nowhere", folder) == ([], [])
+        bind(store.root, store.root, read_only=True)
+        for _look in range(2):
+            assert look_at_health(store, "unix:///nowhere", folder)[1] == [
+                f"{store.health_file} cannot be written: Read-only file system."
+            ]
+        assert [text for _names, text in told] == [f"the health check read-only of this host failed: {problem}"]
+        state = read_service_state(store, [], 0, FakeDocker().info())
+    assert state.obstacles == (f"it receives no new sessions, because a health check failed: read-only: {problem}.",)
