@@ -236,7 +236,7 @@ def test_a_key_is_made_once_and_given_beside_all_others(tmp_path: Path, monkeypa
     assert keys.ensure_key(folder).read_text() == content
     assert (stat.S_IMODE(private.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (0o600, 0o700)
     own = " ".join((folder / "backendai_ed25519.pub").read_text().split()[:2])
-    (folder / "id_rsa.pub").write_text(f"{KEY} alice@laptop\n")
+    (folder / "laptop.pub").write_text(f"{KEY} alice@laptop\n")
     (folder / "bad.pub").write_text('command="id" ssh-ed25519 AAAA\n-----BEGIN OPENSSH PRIVATE KEY-----\n')
     os.mkfifo(folder / "fifo.pub")
     assert keys.public_keys(folder) == [own, KEY]
