@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.integration.programs import source
+from tests.integration.waiting import wait_until
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 0x4000, 0x40000, 2
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
@@ -32,7 +33,8 @@ def own_mounts() -> Iterator[None]:
         _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
         yield
     finally:
-        _call("setns", before, CLONE_NEWNS)
+        # The kernel refuses that while a thread that has just ended still shares this one's folder.
+        wait_until(lambda: not _LIBC.setns(before, CLONE_NEWNS), 10)
         os.close(before)
         os.chdir(folder)
 

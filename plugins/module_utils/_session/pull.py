@@ -43,6 +43,9 @@ POLL_SECONDS = 0.5
 # Seconds without progress from the engine after which a pull fails.
 STALL_SECONDS = 600
 
+# Size of the file of a pull, in bytes: enough for the longest failure, which may become known on a full disk.
+STATE_SIZE = 16384
+
 _STALLED = f"no progress for {STALL_SECONDS} seconds"
 
 
@@ -182,14 +185,27 @@ class _PullState:
         return locked(self._lock, timeout=0, create=True)
 
     def write(self, progress: Progress, failed: str | None = None) -> bool:
-        """Write the progress and the failure of the pull; return whether the image is still wanted."""
+        """Write the progress and the failure of the pull; return whether the image is still wanted.
+
+        Raises :class:`OSError` if that cannot be written.
+        """
         with self._purpose.wanted(self._pull.name) as nonce:
             if nonce is None:
                 return False
             state = {"nonce": nonce, "failed": failed, "progress": dataclasses.asdict(progress)}
             if state != self._read():
-                write_atomically(self._path, json.dumps(state))
+                self._store(json.dumps(state).ljust(STATE_SIZE))
             return True
+
+    def _store(self, content: str) -> None:
+        try:
+            write_atomically(self._path, content)
+        except OSError:
+            if not self._path.exists():
+                raise
+            # On a full disk there is still the room that the file has.
+            with self._path.open("r+") as stream:
+                stream.write(content)
 
     def progress(self) -> Progress:
         """Return the last progress that was written."""
@@ -212,7 +228,8 @@ class _PullState:
     def _read(self) -> Mapping[str, Any]:
         try:
             state: dict[str, Any] = json.loads(self._path.read_text())
-        except FileNotFoundError:
+        # On a full disk it is not replaced at once.
+        except (FileNotFoundError, ValueError):
             return {}
         return state
 
@@ -230,6 +247,13 @@ def _pull_worker(docker_host: str, state: _PullState, store: Store, pull: Pull) 
         last_event[0] = time.monotonic()
         layers.update(line)
 
+    def note(failed: str | None) -> bool:
+        try:
+            return state.write(layers.progress(), failed)
+        except OSError:
+            # The pull needs the engine's disk, not that of its state.
+            return True
+
     def fetch() -> None:
         try:
             _fetch(connect(docker_host), store, pull, on_event)
@@ -246,9 +270,9 @@ def _pull_worker(docker_host: str, state: _PullState, store: Store, pull: Pull) 
         worker.join(POLL_SECONDS)
         stalled = time.monotonic() - last_event[0] > STALL_SECONDS
         error = str(ImagePullError.from_error(pull.name, pull.reference, _STALLED)) if stalled else None
-        if not state.write(layers.progress(), error) or stalled:
+        if not note(error) or stalled:
             return
-    state.write(layers.progress(), results[0])
+    note(results[0])
 
 
 def _fetch(client: docker.APIClient, store: Store, pull: Pull, on_event: Callable[[Mapping[str, Any]], None]) -> None:

@@ -33,6 +33,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.pull im
 )
 from tests.unit.builders import IMAGE, SESSION_ID, held, plan
 from tests.unit.fake_docker import FakeDocker
+from tests.unit.silent_mount import bind, fill, mount_memory, own_mounts
 
 MADE = plan({"agent1": 1})
 HERE = PullStatus(ImageIdentity("sha256:1", "sha256:1"))
@@ -446,6 +447,43 @@ def test_pull_continues_for_a_later_run(slow: Slow, store: Store, acts: Acts) ->
     slow.go.set()
     work.join(60)
     assert pull_status(slow, store, claim(store, nonce="nonce-2")) == HERE
+
+
+@pytest.mark.parametrize("failed", ["", "unauthorized"], ids=["pulled", "failed"])
+def test_pull_goes_on_and_has_a_result_while_the_disk_of_the_state_is_full(
+    slow: Slow, store: Store, acts: Acts, failed: str
+) -> None:
+    slow.registry = {IMAGE: {"error": failed}} if failed else {IMAGE: CONTENT}
+    with own_mounts():
+        folder = mount_memory(store.root / "sessions", size="256k")
+        session = claim(store)
+        pull_status(slow, store, session)
+        fill(folder)
+        work = at_work(acts[0])
+        assert slow.told.wait(60)
+        slow.go.set()
+        work.join(60)
+        assert noted(store)["failed"] == (FAILED.format(failed) if failed else "")
+        with pytest.raises(ImagePullError, match=failed) if failed else contextlib.nullcontext():
+            assert pull_status(slow, store, session) == HERE
+
+
+def test_pull_goes_on_while_its_state_cannot_be_written(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    pull_status(engine, store)
+    with own_mounts():
+        bind(store.root / "sessions", store.root / "sessions", read_only=True)
+        acts[0]()
+    assert pull_status(engine, store) == HERE
+
+
+def test_pull_that_cannot_begin_on_a_full_disk_says_why(engine: FakeDocker, store: Store, acts: Acts) -> None:
+    with own_mounts():
+        folder = mount_memory(store.root / "sessions", size="256k")
+        session = claim(store)
+        fill(folder)
+        with pytest.raises(OSError, match="No space left on device"):
+            pull_status(engine, store, session)
+    assert acts == []
 
 
 def test_real_process_holds_the_lock_until_it_ends(
