@@ -30,7 +30,8 @@ SILENT = (
 )
 
 #: The processes that look at a lost file system: killed, and kept by it.
-LOOKING = r"grep -h -A2 '^Name:.python3' /proc/[0-9]*/status | grep -c '^State:.D' || true"
+# Processes end meanwhile.
+LOOKING = r"grep -s -h -A2 '^Name:.python3' /proc/[0-9]*/status | grep -c '^State:.D' || true"
 
 
 def request_of(source: str, **changes: Any) -> dict[str, Any]:

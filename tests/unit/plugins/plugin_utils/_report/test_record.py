@@ -320,7 +320,7 @@ def test_the_record_of_an_ended_session_has_its_error(status: str, error: str | 
 
 
 def test_why_a_session_waits_is_a_reason_and_a_shortfall() -> None:
-    assert describe_pending(Unschedulable("no room", {"cpu": 1}, {"main": 1}, {"main": {"cpu": 1}}, ("other",))) == {
+    assert describe_pending(Unschedulable("no room", {"cpu": 1}, {"main": 1}, ("other",))) == {
         "reason": "no room",
         "shortfall": {"cpu": 1},
     }
