@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import functools
 import sys
@@ -30,6 +31,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import Kernel, SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.validation import ValidationErrors
+from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import wireguard_underlay
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.cluster_state import ClusterState
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
@@ -85,6 +87,16 @@ def refusal(**changes: Any) -> str:
     parse_pools(problems, values)
     assert problems
     return str(problems)
+
+
+def public_key(number: int) -> str:
+    """Return the public key of WireGuard of the agent with that number."""
+    return base64.b64encode(bytes([number]) * 32).decode()
+
+
+def encrypted_underlay(number: int, host: str = "") -> Underlay:
+    """Return the underlay with WireGuard of an agent, by default at 192.0.2.<number>."""
+    return wireguard_underlay(Underlay(host or f"192.0.2.{number}", "eth0", 1500), public_key(number), 51820)
 
 
 def agent_facts(name: str, cpu: int = 8, mem: int = 16 * GIB, **changes: Any) -> AgentFacts:

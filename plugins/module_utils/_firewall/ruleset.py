@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from .._model.addressing import collapse, is_ipv6
-from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX
+from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, INNER_NETWORK, VXLAN_PREFIX
 from .._model.storage import StorageService
 from .._network.pins import Pin
-from .._wireguard.mesh import DEVICE, NETWORK
+from .._wireguard.mesh import DEVICE
 from .egress import Service
 from .host_rules import FirewallRules, build_firewall_rules
 from .isolation_policy import IsolationPolicy
@@ -252,7 +252,7 @@ def _render_chains(firewall: FirewallRules, tunnels: str, isolation: IsolationPo
 {tunnels}    # Traffic to encrypted addresses must use the WireGuard device, also while that is missing.
     chain output {{
         type filter hook output priority filter; policy accept;
-        ip6 daddr {NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_unencrypted
+        ip6 daddr {INNER_NETWORK} oifname != {{ "lo", "{DEVICE}" }} goto drop_unencrypted
     }}
     # sshds of containers in host network mode: for the agents of their session, that of main1 also for gateways.
     chain session_sshd {{

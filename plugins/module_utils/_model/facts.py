@@ -177,11 +177,6 @@ class AgentFacts:
 
 def _invalid_values(facts: AgentFacts) -> Iterator[str]:
     """Yield the problem of each value that has the right type but is invalid."""
-    underlay = facts.underlay
-    if underlay and not _are_valid(_parse_address, [underlay.address]):
-        yield "underlay.address must be an IP address"
-    if underlay and not _are_valid(_parse_address, [underlay.host]):
-        yield "underlay.endpoint must be an IP address and a port"
     if not _are_valid(_parse_address, facts.addresses):
         yield "addresses must be IP addresses"
     if not _are_valid(_parse_network, facts.networks):

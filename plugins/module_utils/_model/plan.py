@@ -235,8 +235,7 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
     connected = plan.shares_host_network or (network is not None and network.vni is not None)
     if (connected or plan.underlays) and not plan.underlays.keys() >= {kernel.agent for kernel in kernels}:
         yield "an agent has no underlay"
-    addresses = [*(kernel.address for kernel in kernels), *(underlay.address for underlay in underlays)]
-    addresses += [published.address for published in plan.published]
+    addresses = [*(kernel.address for kernel in kernels), *(published.address for published in plan.published)]
     networks = [*plan.agent_addresses, *plan.gateways, network.subnet if network else None]
     if not all(map(_is_address, _present(addresses))) or not all(map(_is_network, _present(networks))):
         yield "an address or a network is not valid"

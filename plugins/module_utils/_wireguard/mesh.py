@@ -6,22 +6,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import ipaddress
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from .._model.addressing import bracketed, is_ipv6
-from .._model.network import Underlay
+from .._model.network import Underlay, inner_address
 from .._model.plan import SessionPlan
 
 # The WireGuard device of an agent; its prefix differs from that of sessions' bridges.
 DEVICE = "baiwg0"
-
-# The network of the inner addresses of all agents (RFC 4193); the other 80 bits identify an agent.
-NETWORK = ipaddress.IPv6Network("fd62:6169::/48")
 
 # IPv4 20 + UDP 8 + WireGuard 32 bytes.
 OVERHEAD_V4 = 60
@@ -29,29 +22,12 @@ OVERHEAD_V4 = 60
 # As over IPv4, with the 40 bytes of an IPv6 header.
 OVERHEAD_V6 = 80
 
-_KEY_BYTES = 32
-
 
 class WireGuardConfig(NamedTuple):
     """The desired device of an agent (``local``) and its peers, sorted by address."""
 
     local: Underlay
     peers: tuple[Underlay, ...]
-
-
-def inner_address(public_key: str) -> str:
-    """Return the inner address that is derived from a public key, so that agents need not agree on addresses.
-
-    Raises :class:`ValueError` for an invalid public key.
-    """
-    try:
-        key = base64.b64decode(public_key, validate=True)
-    except binascii.Error:
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise ValueError(f"{public_key!r} is not a WireGuard public key")
-    bits = NETWORK.max_prefixlen - NETWORK.prefixlen
-    return str(NETWORK[int.from_bytes(hashlib.sha256(key).digest(), "big") >> (256 - bits)])
 
 
 def wireguard_underlay(plain: Underlay, public_key: str, port: int) -> Underlay:
@@ -73,7 +49,8 @@ def endpoint_port(underlay: Underlay) -> int:
 def build_wireguard_config(slices: Iterable[tuple[SessionPlan, str]], public_key: str) -> WireGuardConfig | None:
     """Return the configuration of an agent with that key that holds these plans, each with the agent's name in it.
 
-    If plans differ about an agent, the newest one applies. ``None``: no session uses WireGuard.
+    If plans differ about an agent, the newest one applies. If they give two agents one key, which has one owner, it is
+    that of the agent whose plan is older. ``None``: no session uses WireGuard.
     """
     listed = sorted(slices, key=lambda entry: entry[0].created_at)
     with_underlay = [(plan, agent) for plan, agent in listed if agent in plan.underlays]
@@ -81,5 +58,10 @@ def build_wireguard_config(slices: Iterable[tuple[SessionPlan, str]], public_key
     if not ours:
         return None
     plan, agent = ours[-1]
-    peers = {peer.public_key: peer for plan, agent in ours for name, peer in plan.underlays.items() if name != agent}
-    return WireGuardConfig(plan.underlays[agent], tuple(sorted(peers.values(), key=lambda peer: peer.address)))
+    peers: dict[str, tuple[str, Underlay]] = {}
+    for session, own_name in ours:
+        for name, peer in session.underlays.items():
+            if name != own_name and peers.get(peer.public_key, (name, peer))[0] == name:
+                peers[peer.public_key] = name, peer
+    sorted_peers = sorted((peer for _name, peer in peers.values()), key=lambda peer: peer.address)
+    return WireGuardConfig(plan.underlays[agent], tuple(sorted_peers))

@@ -52,12 +52,13 @@ def underlay_in_use(store: Store, plain: Underlay | None, encryption: str) -> tu
     if not encryption or plain is None:
         return plain, []
     public_key, device = read_public_key(store.wireguard_folder), wireguard.read_device()
-    if public_key and device:
+    # One that does not answer has no port.
+    if public_key and device and device.port:
         desired = wireguard_underlay(plain, public_key, device.port)
         problem = wireguard.difference(device, desired)
         if not problem:
             return desired, []
         problem = f"{DEVICE} is {problem}"
     else:
-        problem = f"{DEVICE} is missing" if public_key else "there is no key"
+        problem = f"{DEVICE} is {'without its port' if device else 'missing'}" if public_key else "there is no key"
     return None, [f"agent_underlay_encryption: {problem}; run backendai.cluster.provision_agents on this host."]

@@ -18,7 +18,6 @@ from ansible_collections.backendai.cluster.plugins.action import session_token
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import images_from_dict
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import combine_replies
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import CLAIM, PULL, Start
@@ -35,7 +34,17 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._run.outcome imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.reconciling import Reconciled
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
-from tests.unit.builders import NOW, SESSION_ID, agent_facts, holders, plan, public_keys, queued, record
+from tests.unit.builders import (
+    NOW,
+    SESSION_ID,
+    agent_facts,
+    encrypted_underlay,
+    holders,
+    plan,
+    public_keys,
+    queued,
+    record,
+)
 from tests.unit.fuzz.mutations import assert_sentence, damaged, damaged_text, fuzz
 from tests.unit.fuzz.reading import refused_at_most, use
 
@@ -307,7 +316,7 @@ RESERVING = dataclasses.replace(
     holders(PLAN)["agent1"],
     reserved_ports={OTHER_ID: (30001, 30002)},
     damaged_sessions=(OTHER_ID,),
-    underlay=Underlay("10.0.0.1", "backendai0", 1420, "", "key", "192.0.2.1:51820"),
+    underlay=encrypted_underlay(1),
 )
 OTHERS = {"agent2": holders(PLAN)["agent2"], "agent3": agent_facts("agent3")}
 

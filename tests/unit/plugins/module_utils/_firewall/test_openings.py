@@ -23,8 +23,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._firewall.openin
     zone_of,
     zones_of,
 )
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
-from tests.unit.builders import plan
+from tests.unit.builders import encrypted_underlay, plan
 
 RECORDED = Path(__file__).with_name("recorded")
 FIREWALLD = sorted(RECORDED.glob("firewalld-*.txt"))
@@ -72,15 +71,12 @@ def test_a_session_needs_its_tunnel_from_each_peer() -> None:
 
 def test_an_encrypted_session_needs_the_encryption_and_the_tunnel_within() -> None:
     session = plan()
-    underlays = {
-        "agent1": Underlay("fd62:6169::1", "baiwg0", 1400, "", "key", "10.0.0.1:51820"),
-        "agent2": Underlay("fd62:6169::2", "baiwg0", 1400, "", "key", "[2001:db8::2]:51821"),
-    }
-    encrypted = dataclasses.replace(session, underlays=underlays)
+    peer = encrypted_underlay(2, "2001:db8::2")
+    encrypted = dataclasses.replace(session, underlays={"agent1": encrypted_underlay(1), "agent2": peer})
     assert session.network
     assert openings_of_session(encrypted, "agent1") == [
         Opening("udp", "51820", "2001:db8::2/128"),
-        Opening("udp", str(session.network.port), "fd62:6169::2/128"),
+        Opening("udp", str(session.network.port), f"{peer.address}/128"),
     ]
 
 

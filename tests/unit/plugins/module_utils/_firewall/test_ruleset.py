@@ -18,7 +18,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._model.network i
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import PublishedPort
 from ansible_collections.backendai.cluster.plugins.module_utils._network.pins import Pin
-from tests.unit.builders import agent_facts, plan
+from tests.unit.builders import agent_facts, encrypted_underlay, plan
 
 NOTHING = IsolationPolicy((), (), (), {})
 COUNTS = {"agent1": 1, "agent2": 1, "agent3": 1}
@@ -82,10 +82,11 @@ def test_a_peer_without_mac_matches_by_address() -> None:
 
 
 def test_an_encrypted_peer_matches_by_address_and_interface() -> None:
-    made_plan = across(interface="backendai-wg", mac="", public_key="KEY")
+    underlays = {number: encrypted_underlay(number) for number in (1, 2, 3)}
+    made_plan = plan(COUNTS, [agent_facts(f"agent{number}", underlay=each) for number, each in underlays.items()])
     vni = str(network_of(made_plan).vni)
     assert build_isolation_policy([(made_plan, "agent2")], routed=()).peers == {
-        "encrypted4": (("192.0.2.1", "backendai-wg", vni), ("192.0.2.3", "backendai-wg", vni))
+        "encrypted6": tuple(sorted((underlays[number].address, "baiwg0", vni) for number in (1, 3)))
     }
 
 
@@ -94,9 +95,8 @@ def test_an_encrypted_peer_matches_by_address_and_interface() -> None:
     [
         ({}, (), "pinned6", ("02:00:00:00:00:01",)),
         ({}, ("2001:db8::1",), "routed6", ()),
-        ({"public_key": "KEY", "interface": "wg0"}, (), "encrypted6", ("wg0",)),
     ],
-    ids=["on link", "behind a router", "encrypted"],
+    ids=["on link", "behind a router"],
 )
 def test_ipv6_underlays_have_their_own_sets(
     underlay: dict[str, str], routed: tuple[str, ...], known_by: str, beside: tuple[str, ...]
@@ -137,27 +137,12 @@ def test_an_agent_without_containers_has_no_peers() -> None:
     assert build_isolation_policy([(empty, "agent2")], routed=()).peers == {}
 
 
-@pytest.mark.parametrize(
-    ("underlay", "routed", "sender"),
-    [
-        ({}, ["192.0.2.2"], ("routed4", "192.0.2.2")),
-        (
-            {"interface": "wg0", "public_key": "k", "endpoint": "198.51.100.1:51820"},
-            [],
-            ("encrypted4", "192.0.2.2", "wg0"),
-        ),
-    ],
-    ids=["routed", "encrypted"],
-)
-def test_ssh_peers_match_like_tunnel_peers(
-    underlay: dict[str, str], routed: list[str], sender: tuple[str, ...]
-) -> None:
-    made_plan = plan({"agent1": 1, "agent2": 1}, [agent(1, **underlay), agent(2, **underlay)], network_driver="host")
-    known_by, *rest = sender
+def test_ssh_peers_match_like_tunnel_peers() -> None:
+    made_plan = plan({"agent1": 1, "agent2": 1}, [agent(1), agent(2)], network_driver="host")
     (port,) = made_plan.host_ports("agent1")
-    assert build_isolation_policy([(made_plan, "agent1")], routed).peers == {
-        f"host_{known_by}": (tuple(rest),),
-        f"ssh_{known_by}": ((*rest, str(port)),),
+    assert build_isolation_policy([(made_plan, "agent1")], ["192.0.2.2"]).peers == {
+        "host_routed4": (("192.0.2.2",),),
+        "ssh_routed4": (("192.0.2.2", str(port)),),
     }
 
 
@@ -178,12 +163,9 @@ def test_an_agent_publishes_ports_of_its_own_main1_containers() -> None:
 
 
 def test_wireguard_ports_come_from_the_agents_endpoints() -> None:
-    def encrypted(number: int, endpoint: str) -> AgentFacts:
-        return agent(number, interface="wg0", public_key="k", endpoint=endpoint)
-
-    made_plan = plan(
-        {"agent1": 1, "agent2": 1}, [encrypted(1, "198.51.100.1:51820"), encrypted(2, "[2001:db8::2]:51999")]
-    )
+    moved = dataclasses.replace(encrypted_underlay(2), endpoint="[2001:db8::2]:51999")
+    agents = [agent_facts("agent1", underlay=encrypted_underlay(1)), agent_facts("agent2", underlay=moved)]
+    made_plan = plan({"agent1": 1, "agent2": 1}, agents)
     assert build_isolation_policy([(made_plan, "agent1")], routed=()).wireguard_ports == (51820,)
     assert build_isolation_policy([(made_plan, "agent2"), (made_plan, "agent2")], routed=()).wireguard_ports == (51999,)
     assert build_isolation_policy([(across(), "agent1")], routed=()).wireguard_ports == ()

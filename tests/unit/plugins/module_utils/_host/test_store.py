@@ -27,7 +27,8 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.store impo
     Store,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import PinnedResources
-from tests.unit.builders import SESSION_ID, held, plan
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import to_plain
+from tests.unit.builders import SESSION_ID, encrypted_underlay, held, plan
 from tests.unit.uptime import Uptime, uptime_of_numbers
 
 PLAN = plan({"agent1": 2, "agent2": 2}, mounts=[{"source": "/mnt", "target": "/data"}])
@@ -369,6 +370,11 @@ def test_damaged_checksums_are_a_difference(store: Store) -> None:
         ({}, {"agent_addresses": [""]}, "an address or a network is not valid"),
         ({}, {"gateways": [""]}, "an address or a network is not valid"),
         ({}, {"underlays": {}}, "an agent has no underlay"),
+        (
+            {},
+            {"underlays": {"agent1": {**to_plain(encrypted_underlay(3)), "address": encrypted_underlay(2).address}}},
+            "its address must be that of its public key",
+        ),
         ({}, {"kernels": []}, "it has no containers, or two of one hostname"),
     ],
 )

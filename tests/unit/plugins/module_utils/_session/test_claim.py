@@ -32,7 +32,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._session.output 
 from ansible_collections.backendai.cluster.plugins.module_utils._session.ownership import own_containers
 from ansible_collections.backendai.cluster.plugins.module_utils._session.remove import remove_claimed
 from ansible_collections.backendai.cluster.plugins.module_utils._session.reply_logs import ReplyLogs
-from tests.unit.builders import GIB, SESSION_ID, agent_facts, held, own_labels, plan
+from tests.unit.builders import GIB, SESSION_ID, agent_facts, encrypted_underlay, held, own_labels, plan
 from tests.unit.fake_network import FakeNetwork
 from tests.unit.nvidia_smi import NvidiaSmi
 from tests.unit.plugins.module_utils._session.test_logs import TIME, add
@@ -266,7 +266,7 @@ def test_part_committed_by_a_killed_run_is_taken_over(engine: Any, store: Store,
         ),
         ({"underlay": None}, "agent1 no longer has the underlay address 192.0.2.1 on eth0"),
         (
-            {"underlay": {"address": "fd62:6169::1", "interface": "baiwg0", "mtu": 1440, "public_key": "KEY"}},
+            {"underlay": encrypted_underlay(1)},
             "agent1 no longer has the underlay address 192.0.2.1 on eth0",
         ),
     ],

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.change import Change
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard import device
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.device import (
     DeviceStep,
@@ -21,15 +20,15 @@ from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.devic
     read_device,
 )
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import WireGuardConfig
+from tests.unit.builders import encrypted_underlay
 
-OWN = Underlay("fd62:6169::1", "baiwg0", 1440, "", "KEY1", "192.0.2.1:51820")
-TWO = Underlay("fd62:6169::2", "baiwg0", 1440, "", "KEY2", "192.0.2.2:51820")
-THREE = Underlay("fd62:6169::3", "baiwg0", 1440, "", "KEY3", "192.0.2.3:51820")
+OWN, TWO, THREE = map(encrypted_underlay, (1, 2, 3))
+KEY1, KEY2, KEY3 = (underlay.public_key for underlay in (OWN, TWO, THREE))
 MESH = WireGuardConfig(OWN, (TWO, THREE))
-LINK = {"ifname": "baiwg0", "flags": ["NOARP", "UP"], "mtu": 1440, "addr_info": [{"local": "fd62:6169::1"}]}
-DEVICE = WireGuardDevice(True, ("fd62:6169::1",), 1440, "KEY1", 51820)
-ADD_TWO = ("peer", "KEY2", "endpoint", "192.0.2.2:51820", "allowed-ips", "fd62:6169::2/128")
-ADD_THREE = ("peer", "KEY3", "endpoint", "192.0.2.3:51820", "allowed-ips", "fd62:6169::3/128")
+LINK = {"ifname": "baiwg0", "flags": ["NOARP", "UP"], "mtu": 1440, "addr_info": [{"local": OWN.address}]}
+DEVICE = WireGuardDevice(True, (OWN.address,), 1440, KEY1, 51820)
+ADD_TWO = ("peer", KEY2, "endpoint", "192.0.2.2:51820", "allowed-ips", f"{TWO.address}/128")
+ADD_THREE = ("peer", KEY3, "endpoint", "192.0.2.3:51820", "allowed-ips", f"{THREE.address}/128")
 
 
 class Host:
@@ -38,10 +37,10 @@ class Host:
     def __init__(self) -> None:
         self.link: dict[str, Any] | None = LINK
         self.said = {
-            "public-key": "KEY1\n",
+            "public-key": f"{KEY1}\n",
             "listen-port": "51820\n",
-            "allowed-ips": "KEY2\tfd62:6169::2/128\nKEY3\tfd62:6169::3/128\n",
-            "endpoints": "KEY2\t192.0.2.2:51820\nKEY3\t192.0.2.3:51820\n",
+            "allowed-ips": f"{KEY2}\t{TWO.address}/128\n{KEY3}\t{THREE.address}/128\n",
+            "endpoints": f"{KEY2}\t192.0.2.2:51820\n{KEY3}\t192.0.2.3:51820\n",
         }
         self.ran: list[Sequence[str]] = []
 
@@ -78,7 +77,7 @@ def test_missing_device_is_none(host: Host) -> None:
 
 def test_a_device_that_does_not_answer_has_no_key(host: Host) -> None:
     host.said.clear()
-    assert read_device() == WireGuardDevice(True, ("fd62:6169::1",), 1440)
+    assert read_device() == WireGuardDevice(True, (OWN.address,), 1440)
 
 
 @pytest.mark.parametrize(
@@ -103,39 +102,39 @@ def test_correct_mesh_is_not_changed() -> None:
 
 
 def test_moved_peer_is_not_changed(host: Host) -> None:
-    host.said["endpoints"] = "KEY2\t198.51.100.7:4711\nKEY3\t192.0.2.3:51820\n"
+    host.said["endpoints"] = f"{KEY2}\t198.51.100.7:4711\n{KEY3}\t192.0.2.3:51820\n"
     assert plan_device(MESH) == []
 
 
 @pytest.mark.parametrize(
     ("listing_name", "listing", "before"),
     [
-        ("allowed-ips", "KEY3\tfd62:6169::3/128\n", None),
-        ("allowed-ips", "KEY2\t(none)\nKEY3\tfd62:6169::3/128\n", "(none)"),
+        ("allowed-ips", f"{KEY3}\t{THREE.address}/128\n", None),
+        ("allowed-ips", f"{KEY2}\t(none)\n{KEY3}\t{THREE.address}/128\n", "(none)"),
         (
             "allowed-ips",
-            "KEY2\tfd62:6169::2/128 fd62:6169::9/128\nKEY3\tfd62:6169::3/128\n",
-            "fd62:6169::2/128 fd62:6169::9/128",
+            f"{KEY2}\t{TWO.address}/128 fd62:6169::9/128\n{KEY3}\t{THREE.address}/128\n",
+            f"{TWO.address}/128 fd62:6169::9/128",
         ),
-        ("endpoints", "KEY2\t(none)\nKEY3\t192.0.2.3:51820\n", "fd62:6169::2/128"),
+        ("endpoints", f"{KEY2}\t(none)\n{KEY3}\t192.0.2.3:51820\n", f"{TWO.address}/128"),
     ],
     ids=["missing", "no address", "too many addresses", "no endpoint"],
 )
 def test_missing_or_wrong_peer_is_set(host: Host, listing_name: str, listing: str, before: str) -> None:
     host.said[listing_name] = listing
-    change = Change("peer KEY2 on baiwg0", before, "fd62:6169::2/128 at 192.0.2.2:51820")
+    change = Change(f"peer {KEY2} on baiwg0", before, f"{TWO.address}/128 at 192.0.2.2:51820")
     assert plan_device(MESH) == [DeviceStep(change, ADD_TWO)]
 
 
 @pytest.mark.usefixtures("host")
 def test_peer_in_no_plan_is_removed() -> None:
-    removal = DeviceStep(Change("peer KEY3 on baiwg0", "fd62:6169::3/128", None), ("peer", "KEY3", "remove"))
+    removal = DeviceStep(Change(f"peer {KEY3} on baiwg0", f"{THREE.address}/128", None), ("peer", KEY3, "remove"))
     assert plan_device(WireGuardConfig(OWN, (TWO,))) == [removal]
 
 
 @pytest.mark.usefixtures("host")
 def test_without_a_mesh_all_peers_are_removed() -> None:
-    assert [step.wg_args for step in plan_device(None)] == [("peer", "KEY2", "remove"), ("peer", "KEY3", "remove")]
+    assert [step.wg_args for step in plan_device(None)] == [("peer", KEY2, "remove"), ("peer", KEY3, "remove")]
 
 
 @pytest.mark.parametrize("link", [None, LINK], ids=["missing", "does not answer"])
@@ -151,7 +150,7 @@ def test_without_a_mesh_a_missing_device_is_not_repaired(host: Host, link: dict[
 def test_wrong_device_is_recreated_with_all_peers(host: Host, link: dict[str, Any] | None, before: str | None) -> None:
     host.link = link
     anew, *rest = plan_device(MESH)
-    assert anew == DeviceStep(Change("device baiwg0", before, "fd62:6169::1, mtu 1440"), restart=True)
+    assert anew == DeviceStep(Change("device baiwg0", before, f"{OWN.address}, mtu 1440"), restart=True)
     assert [step.wg_args for step in rest] == [ADD_TWO, ADD_THREE]
 
 
@@ -179,4 +178,4 @@ def test_failed_command_is_an_error_with_its_output(host: Host) -> None:
 def test_missing_tools_are_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(WireGuardError, match=r"^wg is not installed on this host: run backendai\.cluster\.provision"):
-        apply_device([DeviceStep(Change("peer KEY2 on baiwg0", None, "present"), ADD_TWO)])
+        apply_device([DeviceStep(Change(f"peer {KEY2} on baiwg0", None, "present"), ADD_TWO)])

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import ipaddress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ansible_collections.backendai.cluster.plugins.module_utils._model.network import BRIDGE_PREFIX, Underlay
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import (
+    BRIDGE_PREFIX,
+    Underlay,
+    inner_address,
+)
 from ansible_collections.backendai.cluster.plugins.module_utils._wireguard.mesh import (
     DEVICE,
-    NETWORK,
     WireGuardConfig,
     build_wireguard_config,
     endpoint_port,
-    inner_address,
     wireguard_underlay,
 )
 from tests.unit.builders import agent_facts, plan
@@ -53,23 +52,6 @@ def test_the_device_is_no_bridge_of_a_session() -> None:
     assert not DEVICE.startswith(BRIDGE_PREFIX)
 
 
-@given(st.sets(st.binary(min_size=32, max_size=32), min_size=2, max_size=8))
-def test_every_key_has_an_address_of_its_own(keys: set[bytes]) -> None:
-    addresses = {inner_address(base64.b64encode(key).decode()) for key in keys}
-    assert len(addresses) == len(keys)
-    assert all(ipaddress.IPv6Address(address) in NETWORK for address in addresses)
-
-
-def test_the_address_of_a_key_never_changes() -> None:
-    assert inner_address(KEYS[1]) == "fd62:6169:0:72cd:6e84:22c4:7fb:6d09"
-
-
-@pytest.mark.parametrize("text", ["", "not base64!", "c2hvcnQ="])
-def test_invalid_key_has_no_address(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a WireGuard public key$"):
-        inner_address(text)
-
-
 def test_peers_of_all_sessions_are_listed_once() -> None:
     first, two = plan({"agent1": 1, "agent2": 1}, AGENTS), plan({"agent1": 1, "agent2": 1, "agent3": 1}, AGENTS)
     assert build_wireguard_config([(first, "agent1"), (two, "agent1")], KEYS[1]) == WireGuardConfig(
@@ -85,6 +67,19 @@ def test_newest_plan_has_the_endpoint_of_an_agent() -> None:
         assert build_wireguard_config([(session_plan, "agent1") for session_plan in order], KEYS[1]) == WireGuardConfig(
             SECRET[1], (moved,)
         )
+
+
+@pytest.mark.parametrize("first", ["agent2", "agent3"])
+def test_a_key_that_two_agents_report_is_that_of_the_agent_whose_session_is_older(first: str) -> None:
+    lie = dataclasses.replace(SECRET[2], endpoint="192.0.2.3:51820")
+    by_agent = {"agent2": plan({"agent1": 1, "agent2": 1}, AGENTS), "agent3": plan({"agent1": 1, "agent3": 1}, AGENTS)}
+    underlays = {"agent2": SECRET[2], "agent3": lie}
+    held = [
+        dataclasses.replace(of, created_at=of.created_at + (name != first), underlays={"agent1": SECRET[1], name: told})
+        for (name, of), told in zip(by_agent.items(), underlays.values(), strict=True)
+    ]
+    config = build_wireguard_config([(of, "agent1") for of in held], KEYS[1])
+    assert config == WireGuardConfig(SECRET[1], (underlays[first],))
 
 
 @pytest.mark.parametrize("counts", [{"agent1": 2}, {"agent1": 1, "agent2": 1}], ids=["one agent", "in the clear"])

@@ -133,7 +133,8 @@ def test_with_encryption_the_underlay_is_the_device(store: Store, monkeypatch: p
         (True, None, "baiwg0 is missing"),
         (True, DEVICE._replace(up=False), "baiwg0 is down"),
         (True, DEVICE._replace(mtu=1420), "baiwg0 is at mtu 1420"),
-        (True, DEVICE._replace(public_key="", port=0), "baiwg0 is without its key"),
+        (True, DEVICE._replace(public_key=KEYS[2]), "baiwg0 is without its key"),
+        (True, DEVICE._replace(public_key="", port=0), "baiwg0 is without its port"),
     ],
 )
 def test_broken_encryption_gives_no_underlay_and_a_warning(

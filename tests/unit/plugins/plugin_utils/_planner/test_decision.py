@@ -30,6 +30,7 @@ from tests.unit.builders import (
     agent_facts,
     bare_plan,
     bare_session,
+    encrypted_underlay,
     held_session,
     holders,
     image_data,
@@ -889,7 +890,7 @@ def test_a_request_fits_when_all_other_sessions_have_ended(options: dict[str, An
 OVER_TWO: dict[str, Any] = {"cluster_size": 2, "cluster_mode": "multi-node", "resources": {"cpu": 8}}
 NO_UNDERLAY: dict[str, Any] = {"underlay": None}
 SMALL_MTU: dict[str, Any] = {"underlay": Underlay("192.0.2.2", "eth0", 1000)}
-ENCRYPTED: dict[str, Any] = {"underlay": Underlay("192.0.2.2", "bai-wg", 1420, public_key="key")}
+ENCRYPTED: dict[str, Any] = {"underlay": encrypted_underlay(2)}
 BY_GATEWAY = dataclasses.replace(POOLS, gateways=["198.51.100.1"])
 
 

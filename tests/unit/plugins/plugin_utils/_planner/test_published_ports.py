@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.model import Gateway
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
+from ansible_collections.backendai.cluster.plugins.module_utils._model.network import Underlay
 from ansible_collections.backendai.cluster.plugins.module_utils._model.plan import SessionPlan
 from ansible_collections.backendai.cluster.plugins.module_utils._model.session import App, PublishedPort
 from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place import Placement, Unschedulable
@@ -25,7 +26,18 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.publish
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
-from tests.unit.builders import NOW, POOLS, SESSION_ID, USER, agent_facts, bare_plan, bare_session, readings, spec
+from tests.unit.builders import (
+    NOW,
+    POOLS,
+    SESSION_ID,
+    USER,
+    agent_facts,
+    bare_plan,
+    bare_session,
+    encrypted_underlay,
+    readings,
+    spec,
+)
 
 GATEWAYS = ("198.51.100.7", "2001:db8::7")
 OPEN = dataclasses.replace(POOLS, gateways=GATEWAYS)
@@ -44,8 +56,7 @@ def only(first: int, last: int) -> NetworkPools:
     return dataclasses.replace(OPEN, first_published_port=first, last_published_port=last)
 
 
-def underlay(address: str, endpoint: str = "") -> AgentFacts:
-    underlay = {"address": address, "interface": "eth0", "mtu": 1500, "endpoint": endpoint}
+def at(underlay: Underlay) -> AgentFacts:
     return agent_facts("agent1", underlay=underlay)
 
 
@@ -125,10 +136,10 @@ def test_an_agent_without_an_address_is_reported(own_ssh_port: int | None) -> No
 @pytest.mark.parametrize(
     ("agent", "address"),
     [
-        (underlay("192.0.2.1"), "192.0.2.1"),
-        (underlay("2001:db8::1"), "2001:db8::1"),
-        (underlay("fd62:6169::1", "192.0.2.1:51820"), "192.0.2.1"),
-        (underlay("fd62:6169::1", "[2001:db8::1]:51820"), "2001:db8::1"),
+        (at(Underlay("192.0.2.1", "eth0", 1500)), "192.0.2.1"),
+        (at(Underlay("2001:db8::1", "eth0", 1500)), "2001:db8::1"),
+        (at(encrypted_underlay(1)), "192.0.2.1"),
+        (at(encrypted_underlay(1, "2001:db8::1")), "2001:db8::1"),
     ],
     ids=["IPv4", "IPv6", "encrypted over IPv4", "encrypted over IPv6"],
 )

@@ -15,7 +15,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._placement.place
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_network import PlanningError
 from ansible_collections.backendai.cluster.plugins.plugin_utils._planner.session_plan import make_plan
 from ansible_collections.backendai.cluster.plugins.plugin_utils._request.run_options import NetworkPools
-from tests.unit.builders import GIB, IMAGE, NOW, POOLS, SESSION_ID, USER, agent_facts, plan, spec
+from tests.unit.builders import GIB, IMAGE, NOW, POOLS, SESSION_ID, USER, agent_facts, encrypted_underlay, plan, spec
 
 TWO_AND_TWO = {"agent1": 2, "agent2": 2}
 
@@ -195,15 +195,7 @@ def test_what_any_chosen_agent_uses_is_avoided() -> None:
             "session_vxlan_port: 4789 is used on agent2 by Docker Swarm; choose another one for all sessions",
         ),
         (
-            {
-                "underlay": {
-                    "address": "fd62::2",
-                    "interface": "bai-wg",
-                    "mtu": 1420,
-                    "public_key": "k",
-                    "endpoint": "e",
-                }
-            },
+            {"underlay": encrypted_underlay(2)},
             POOLS,
             "agent_underlay_encryption: agent2 has wireguard and agent1 has none; a tunnel needs it on both",
         ),
