@@ -19,6 +19,7 @@ from ..module_utils._model.images import ImageIdentity
 from ..module_utils._model.plain_data import from_plain
 from ..module_utils._model.plan import SessionPlan
 from ..module_utils._model.reported_traffic import ReportedTraffic
+from ..module_utils._model.timestamp import is_time
 
 NO_REASON = "it failed, and gave no reason."
 """What is said of a host that says that something failed, without a text."""
@@ -245,6 +246,10 @@ class _Token(_Reply):
     links: _Link
     expires_at: int
     token: str | None = None
+
+    def __post_init__(self) -> None:
+        if not is_time(self.expires_at):
+            raise ValueError("expires_at is not in the years 1970 to 9999")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,19 +9,25 @@ from __future__ import annotations
 import dataclasses
 import time
 
+from .timestamp import is_time
+
 
 @dataclasses.dataclass(frozen=True)
 class Cordon:
     """Why an agent takes no new sessions: ``reason``, in one line, and ``by``, the user who decided it.
 
     ``since`` and ``sessions_end_at`` are in seconds since the epoch. At the latter the sessions that are still there
-    end; ``None`` for never.
+    end; ``None`` for never. Raises :class:`ValueError` for what is no time.
     """
 
     reason: str
     by: str
     since: float
     sessions_end_at: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (is_time(self.since) and is_time(self.sessions_end_at)):
+            raise ValueError("a time of it is not in the years 1970 to 9999")
 
     @property
     def description(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from .cordon import Cordon
 from .session import is_hostname, is_session_id
+from .timestamp import is_duration, is_time
 from .use import Load
 
 
@@ -70,7 +71,7 @@ class HeldSession:
     ``cordon`` is that of the agent, if sessions on it end because of it. ``public_keys`` are those of its containers by
     hostname, and ``load`` what they use, if the control node has asked for that.
 
-    Raises :class:`ValueError` for an id, name or hostname that no session has.
+    Raises :class:`ValueError` for an id, name, hostname or time that no session has.
     """
 
     id: str
@@ -93,6 +94,8 @@ class HeldSession:
         hostnames = (hostname for each in self.states for hostname in each.hostnames)
         if not (is_session_id(self.id) and is_hostname(self.name) and all(map(is_hostname, hostnames))):
             raise ValueError("its id, its name or a hostname is none that a session has")
+        if not (is_time(self.created_at) and is_duration(self.lived) and is_duration(self.idle)):
+            raise ValueError("created_at, lived or idle is out of range")
 
     @functools.cached_property
     def containers(self) -> dict[str, ContainerState]:

@@ -6,7 +6,7 @@
 
 The type of a field is ``str``, ``int``, ``float``, ``bool``, ``dict[str, Any]`` or a dataclass; a
 ``tuple[X, ...]``, ``list[X]``, ``frozenset[X]``, ``dict[str, X]`` or ``dict[int, X]`` of these; or one of them
-``| None``.
+``| None``. Whole numbers have 64 bits: Python adds larger ones up, and fails when it divides or formats them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 MAX_LEVELS = 20
 """How many levels a value of ``dict[str, Any]`` may have."""
+
+MIN_WHOLE, MAX_WHOLE = -(1 << 63), (1 << 63) - 1
+"""The least and the largest whole number."""
 
 _EXACT = frozenset({str, int, float, bool, type(None)})
 """The Python types of values that need no conversion."""
@@ -189,9 +192,11 @@ def _read_str(value: Any) -> str:
 
 
 def _read_int(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise _MismatchError("must be a whole number")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _MismatchError("must be a whole number")
+    if not MIN_WHOLE <= value <= MAX_WHOLE:
+        raise _MismatchError("must be a whole number of 64 bits")
+    return value
 
 
 def _read_float(value: Any) -> float:
@@ -209,9 +214,9 @@ def _read_bool(value: Any) -> bool:
 def _read_number(key: Any) -> int:
     """Parse a number that is the key of a JSON object, and so text."""
     try:
-        return int(str(key))
-    except ValueError:
-        raise _MismatchError("must have whole numbers as keys") from None
+        return _read_int(int(str(key)))
+    except (ValueError, _MismatchError):
+        raise _MismatchError("must have whole numbers of 64 bits as keys") from None
 
 
 def _read_json(value: Any) -> dict[str, Any]:
@@ -233,7 +238,7 @@ _LEAVES: dict[str, _Type] = {
     "dict[str, Any]": _Type(_read_json),
     "bool": _Type(_read_bool, frozenset({bool})),
     "float": _Type(_read_float),
-    "int": _Type(_read_int, frozenset({int})),
+    "int": _Type(_read_int),
     "str": _Type(_read_str, frozenset({str})),
 }
 _KEYS: dict[str, _Type] = {"str": _LEAVES["str"], "int": _Type(_read_number)}

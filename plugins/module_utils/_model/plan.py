@@ -36,6 +36,7 @@ from .session import (
     is_hostname,
     is_session_id,
 )
+from .timestamp import is_duration, is_time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,8 +246,9 @@ def _problems(plan: SessionPlan) -> Iterator[str]:
         yield "a MAC or the name of an interface is not valid"
     ports = [number for published in plan.published for number in (published.port, published.host_port)]
     ports += [*(kernel.ssh_port for kernel in kernels), (network.port if network else None) or 1]
-    if not 0 <= plan.stop_grace <= MAX_GRACE:
-        yield "its grace is out of range"
+    times = is_time(plan.created_at) and is_duration(plan.max_lifetime) and is_duration(plan.idle_timeout)
+    if not times or not 0 <= plan.stop_grace <= MAX_GRACE:
+        yield "its grace, or another time of it, is out of range"
     vni = (network.vni if network else None) or 0
     if not all(0 < port < 1 << 16 for port in ports) or not 0 <= vni < 1 << 24:
         yield "a port or a network identifier is out of range"

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from .timestamp import is_duration
+
 CPU_SHARE = 0.05
 """The part of one core above which the containers of a session count as used."""
 
@@ -22,6 +24,10 @@ LOOK_SECONDS = 60.0
 
 NOTICE_SECONDS = 300.0
 """How long before the end of a session its terminals hear of it."""
+
+
+MAX_CORES = 1 << 20
+"""More cores than any host has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +47,7 @@ class SessionUse:
     """The state after a look at ``uptime`` seconds of one ``boot``.
 
     ``lived`` and ``idle`` are in seconds; an agent that is switched off counts neither. ``noticed`` is whether the
-    terminals have heard of the end.
+    terminals have heard of the end. Raises :class:`ValueError` for what is no duration.
     """
 
     boot: str
@@ -51,6 +57,10 @@ class SessionUse:
     cpu: dict[str, float] = dataclasses.field(default_factory=dict)
     accepted: dict[str, int] = dataclasses.field(default_factory=dict)
     noticed: bool = False
+
+    def __post_init__(self) -> None:
+        if not all(map(is_duration, (self.uptime, self.lived, self.idle))):
+            raise ValueError("uptime, lived or idle is out of range")
 
     def seconds_until(self, boot: str, uptime: float) -> float:
         """Return the seconds from this look to a moment; 0 if the agent was rebooted between them."""
@@ -80,7 +90,14 @@ class SessionUse:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What the containers of a session on an agent use now: cores, and percent of each GPU whose driver tells it."""
+    """What the containers of a session on an agent use now: cores, and percent of each GPU whose driver tells it.
+
+    Raises :class:`ValueError` for more cores than any host has.
+    """
 
     cpu: float
     gpus: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if abs(self.cpu) > MAX_CORES:
+            raise ValueError("cpu is out of range")

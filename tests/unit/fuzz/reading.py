@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.backendai.cluster.plugins.module_utils._gateway.routes import parse_vacated
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
+from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.absence import Absences
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.reconcile import AgentAnswers, reconcile
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.routes import (
     build_gateway_update,
@@ -32,11 +34,14 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry imp
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.owner import owner_is_alive
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.policy import still_counted
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.schedule import QueuePolicy, schedule
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.agents import agents_report, render_agents
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.logs import read_logs
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.page import PageSources, render_page
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.record import session_record, stranger_record
+from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_list import Attendance, list_sessions
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.session_table import session_table
 from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verification import AgentReports, find_plan
+from ansible_collections.backendai.cluster.plugins.plugin_utils.cluster_view import warnings_about
 from tests.unit.builders import NONCE, NOW, POOLS, REPOSITORY, SESSION_ID, USER, spec
 from tests.unit.fuzz.mutations import assert_sentence
 
@@ -82,6 +87,7 @@ def use(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
         with refused_at_most():
             read_logs(name, session_id, AgentReports({}, {"agent1": "it is off"}), entries, "")
     _list(entries, cluster)
+    _show(entries, cluster)
 
 
 def _create(cluster: ClusterState) -> None:
@@ -90,6 +96,20 @@ def _create(cluster: ClusterState) -> None:
     if hasattr(decision, "plan"):
         json.dumps(start_arguments(decision, [], nonce=NONCE, never_completed=False), allow_nan=False)
         decision.plan.lines()
+
+
+def _show(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:
+    """Do what list_sessions and list_agents do with the times, the loads and the amounts of agents."""
+    agents = [*cluster.facts, *cluster.unavailable]
+    attendance = Attendance(agents, [*cluster.unavailable], [*cluster.facts])
+    listed = list_sessions(entries, cluster, attendance, Absences(), QueuePolicy("drf", 16), history=True, now=NOW)
+    json.dumps([record for record, _since in listed.all], allow_nan=False)
+    for record, _since in listed.all:
+        for name in ("created_at", "ends_at"):
+            time.gmtime(record[name] or 0)
+    report = agents_report(cluster)
+    json.dumps(report, allow_nan=False)
+    "\n".join([*render_agents(report), *warnings_about(cluster)]).encode()
 
 
 def _list(entries: Sequence[QueueEntry], cluster: ClusterState) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +17,13 @@ from ansible.errors import AnsibleActionFail
 from hypothesis import given, settings
 
 from ansible_collections.backendai.cluster.plugins.action import session_token
+from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
+from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device
 from ansible_collections.backendai.cluster.plugins.module_utils._model.errors import ClusterError
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import images_from_dict
+from ansible_collections.backendai.cluster.plugins.module_utils._model.timestamp import LAST_SECOND
+from ansible_collections.backendai.cluster.plugins.module_utils._model.use import Load
 from ansible_collections.backendai.cluster.plugins.module_utils._program.launcher import MARK
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_result import combine_replies
 from ansible_collections.backendai.cluster.plugins.plugin_utils._lifecycle.start_steps import CLAIM, PULL, Start
@@ -32,6 +38,7 @@ from ansible_collections.backendai.cluster.plugins.plugin_utils._report.verifica
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.hosts import Hosts
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.outcome import Outcome
 from ansible_collections.backendai.cluster.plugins.plugin_utils._run.reconciling import Reconciled
+from ansible_collections.backendai.cluster.plugins.plugin_utils.cluster_view import read_answers
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_action import HostAction
 from ansible_collections.backendai.cluster.plugins.plugin_utils.host_replies import check_reply
 from tests.unit.builders import (
@@ -49,7 +56,15 @@ from tests.unit.fuzz.mutations import assert_sentence, damaged, damaged_text, fu
 from tests.unit.fuzz.reading import refused_at_most, use
 
 OTHER_ID = "00000000-3c0e-4f5e-9d0a-0f3c1d2e4b6a"
-PLAN = plan({"agent1": 1, "agent2": 1}, apps=[{"name": "web", "port": 80}], mounts=[{"source": "/a", "target": "/b"}])
+PLAN = plan(
+    {"agent1": 1, "agent2": 1},
+    apps=[{"name": "web", "port": 80}],
+    mounts=[{"source": "/a", "target": "/b"}],
+    max_lifetime=7200,
+    idle_timeout=3600,
+)
+DRAIN = Cordon("disk", "carol", NOW - 60, NOW + 600)
+USED = holders(PLAN, lived=60, idle=30, cordon=DRAIN, load=Load(1.5, (80,)))
 CONTAINERS = {"main1": {"status": "running", "image_digest": "sha256:1", "exit_code": None}}
 PAIR = {"from": "main1", "to": "sub1", "name": True, "tcp": True, "frame": None, "ssh": False, "ssh_error": "refused"}
 PART = {"plan": PLAN.to_dict(), "committed": True, "expired": False, "containers": CONTAINERS}
@@ -72,8 +87,9 @@ LINK = {
     "apps": [{"name": "web", "protocol": "http", "url": "https://door.example.org/"}],
 }
 DIFF = {"before": "", "after": "x"}
+RUNNING = queued(3, id=SESSION_ID, name="train-llm", state="RUNNING", plan=PLAN)
 REPLIES: dict[str, dict[str, Any]] = {
-    "survey": {"agent": holders(PLAN)["agent1"].to_dict(), "error": None},
+    "survey": {"agent": USED["agent1"].to_dict(), "error": None},
     "start": {
         "changed": True,
         "diff": DIFF,
@@ -134,7 +150,7 @@ def consume(phase: str, reply: dict[str, Any]) -> None:
     if phase == "survey" and reply["agent"]:
         cluster = ClusterState({"agent1": AgentFacts.from_dict("agent1", reply["agent"])}, {})
         use([queued(2)], cluster)
-        use([queued(2), queued(3, id=SESSION_ID, name="train-llm", state="RUNNING", plan=PLAN)], cluster)
+        use([queued(2), RUNNING], cluster)
     elif phase == "start":
         consume_start(reply)
     elif phase == "pull":
@@ -312,13 +328,25 @@ class PrintingHost(HostAction):
         return self._completed
 
 
+def number_paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to every number in plain data."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for step, value in items:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield (*path, step)
+        yield from number_paths(value, (*path, step))
+
+
 RESERVING = dataclasses.replace(
-    holders(PLAN)["agent1"],
+    USED["agent1"],
+    cordon=DRAIN,
+    devices=(Device("cuda.device", "GPU-1", model="NVIDIA H200", memory=140 << 30),),
+    capacity={"cpu": 8, "mem": 16 << 30, "cuda.device": 1},
     reserved_ports={OTHER_ID: (30001, 30002)},
     damaged_sessions=(OTHER_ID,),
     underlay=encrypted_underlay(1),
 )
-OTHERS = {"agent2": holders(PLAN)["agent2"], "agent3": agent_facts("agent3")}
+OTHERS = {"agent2": USED["agent2"], "agent3": agent_facts("agent3")}
 
 
 @settings(fuzz, max_examples=fuzz.max_examples * 2)
@@ -332,4 +360,22 @@ def test_any_facts_are_used_or_the_agent_is_left_out(data: Any) -> None:
         error = str(refused)
         assert_sentence(error)
     assert facts or error.startswith("the facts of agent1 are damaged: ")
-    use([queued(2)], ClusterState({**facts, **OTHERS}, {"agent1": error} if error else {}))
+    cluster = ClusterState({**facts, **OTHERS}, {"agent1": error} if error else {})
+    use([queued(2)], cluster)
+    use([queued(2), RUNNING], cluster)
+
+
+TOO_MUCH = (1e300, -1e300, 10**400, -(10**400), 1 << 64, -(1 << 64), LAST_SECOND + 1, -1)
+
+
+@pytest.mark.parametrize("number", TOO_MUCH)
+@pytest.mark.parametrize("path", list(number_paths(RESERVING.to_dict())), ids=lambda path: ".".join(map(str, path)))
+def test_any_number_is_used_or_the_agent_is_left_out(path: tuple[Any, ...], number: float) -> None:
+    data = RESERVING.to_dict()
+    *outer, last = path
+    functools.reduce(operator.getitem, outer, data)[last] = number
+    cluster = read_answers({"agent1": {"agent": data}, **{name: {"agent": OTHERS[name].to_dict()} for name in OTHERS}})
+    assert cluster.facts.keys() >= OTHERS.keys()
+    if abs(number) >= 1 << 64 or "cordon" in path:
+        assert cluster.unavailable.keys() == {"agent1"}
+    use([queued(2), RUNNING], cluster)

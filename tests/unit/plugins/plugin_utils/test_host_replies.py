@@ -14,6 +14,8 @@ PLAN = plan({"agent1": 1}).to_dict()
 PAIR = {"from": "main1", "to": "main1", "name": True, "tcp": None, "frame": None, "ssh": True}
 PART = {"plan": PLAN, "committed": True, "expired": False, "containers": {}, "drift": [], "pairs": [PAIR]}
 LOGGED = {"id": "x", "batch": False, "containers": {}, "logs": {"main1": 1}}
+LINK: dict[str, Any] = {"id": "x", "name": "a", "ssh": None, "apps": []}
+TOKEN = {"session": {"id": "x", "name": "a"}, "links": LINK}
 LISTED = {**LOGGED, "logs": {"main1": {"log": ["a"], "apps": {}, "error": None}}}
 
 
@@ -30,6 +32,7 @@ LISTED = {**LOGGED, "logs": {"main1": {"log": ["a"], "apps": {}, "error": None}}
         ("pull", {"images": {"a": {"id": "b"}}, "under_way": []}, "images.a.digest is missing"),
         ("pull", {"images": {}, "under_way": [], "size": "1"}, "size must be a whole number"),
         ("prune", {"removed": [{"name": "a"}], "kept": []}, "removed[0].size is missing"),
+        ("token", {**TOKEN, "expires_at": 1 << 40}, "the data is invalid, because expires_at is not in the years"),
         ("wait", {"ended": "yes", "exit_code": 0}, "ended must be true or false"),
         ("verify", {"parts": [{**PART, "pairs": [{"to": "x"}]}], "error": None}, "parts[0].pairs[0].source must be"),
         ("verify", {"parts": 1, "error": None}, "parts must be a list"),

@@ -368,6 +368,9 @@ def test_damaged_checksums_are_a_difference(store: Store) -> None:
         ({}, {"name": "../x"}, "its name, or a hostname, has other characters than a-z, 0-9 and -"),
         ({}, {"agent_addresses": ["accept"]}, "an address or a network is not valid"),
         ({}, {"agent_addresses": [""]}, "an address or a network is not valid"),
+        ({}, {"created_at": 1e300}, "its grace, or another time of it, is out of range"),
+        ({}, {"max_lifetime": -1}, "its grace, or another time of it, is out of range"),
+        ({}, {"idle_timeout": 1 << 40}, "its grace, or another time of it, is out of range"),
         ({}, {"gateways": [""]}, "an address or a network is not valid"),
         ({}, {"underlays": {}}, "an agent has no underlay"),
         (

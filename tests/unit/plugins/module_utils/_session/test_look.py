@@ -176,9 +176,10 @@ def test_sessions_without_limits_are_not_looked_at(agent: Agent) -> None:
     assert (agent.look(session), read_times(agent.engine, agent.store, session)) == (-1, (None, None))
 
 
-def test_a_damaged_count_begins_anew(agent: Agent) -> None:
+@pytest.mark.parametrize("damage", ["{", '{"version": 3, "boot": "b", "uptime": 1, "lived": 1e300}'])
+def test_a_damaged_count_begins_anew(agent: Agent, damage: str) -> None:
     session = agent.begin(held(TIMED))
-    (agent.store.folder(SESSION_ID) / "use.json").write_text("{")
+    (agent.store.folder(SESSION_ID) / "use.json").write_text(damage)
     assert read_times(agent.engine, agent.store, session) == (None, None)
     assert agent.look(session) == 0
 

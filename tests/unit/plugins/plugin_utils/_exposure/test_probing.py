@@ -216,7 +216,7 @@ SAID = {"addresses": {"192.0.2.1": "agent"}, "udp_ports": [51820], "expected": {
         ({"addresses": {}}, "its reply is damaged: udp_ports is missing"),
         (
             {**SAID, "expected": {"https": "HTTPS"}},
-            "its reply is damaged: expected must have whole numbers as keys",
+            "its reply is damaged: expected must have whole numbers of 64 bits as keys",
         ),
         (None, "hidden by --limit"),
     ],

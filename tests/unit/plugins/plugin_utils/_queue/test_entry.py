@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.backendai.cluster.plugins.module_utils._model.images import ImageIdentity
+from ansible_collections.backendai.cluster.plugins.module_utils._model.plain_data import MAX_WHOLE
 from ansible_collections.backendai.cluster.plugins.plugin_utils._queue.entry import (
     STATES,
     CorruptEntryError,
@@ -144,10 +145,10 @@ def any_entry(draw: st.DrawFn) -> QueueEntry:
         enqueued_at=draw(times),
         updated_at=draw(times),
         has_started=draw(st.booleans()),
-        attempts=draw(st.integers(0)),
+        attempts=draw(st.integers(0, MAX_WHOLE)),
         owner=draw(st.none() | st.builds(Owner, texts, st.integers(1, 1 << 21), texts)),
         agents=tuple(draw(st.lists(texts, max_size=3))),
-        pending_timeout=draw(st.integers(0)),
+        pending_timeout=draw(st.integers(0, MAX_WHOLE)),
         plan=draw(st.sampled_from([plan(), None])),
         attended=draw(st.booleans()),
         images=draw(st.dictionaries(texts, st.builds(ImageIdentity, texts, texts, texts), max_size=2)),
