@@ -19,6 +19,7 @@ from ..module_utils._model.plain_data import DataError
 from ..module_utils._model.printable import printable
 from ..module_utils._module import CAPACITY_OPTIONS
 from ._planner.cluster_state import ClusterState, InventoryAgent
+from ._planner.route_address import find_foreign_addresses
 from ._queue.entry import QueueEntry, recorded_plans, reserved_plans
 from .host_request import coerce_variables
 
@@ -81,12 +82,16 @@ def with_reservations(cluster: ClusterState, entries: Iterable[QueueEntry], own_
 
 
 def warnings_about(cluster: ClusterState) -> list[str]:
-    """Return a warning for each unavailable agent, and the warnings in the facts of the others."""
+    """Return a warning for each unavailable agent, and the warnings in the facts of the others and about them.
+
+    Addresses are compared if those of the inventory are known.
+    """
     messages = [f"{name} is left out: {reason}." for name, reason in cluster.unavailable.items()]
     messages += [_NOT_RESTORED.format(name=name) for name, facts in cluster.facts.items() if not facts.program]
     messages += [
         f"{name}: {text}" for name, facts in cluster.facts.items() for text in (*facts.obstacles, *facts.warnings)
     ]
+    messages += [f"{problem}." for problem in (find_foreign_addresses(cluster) if cluster.addresses else {}).values()]
     return [printable(message) for message in messages]
 
 

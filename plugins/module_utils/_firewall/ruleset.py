@@ -200,9 +200,10 @@ def _render_chains(firewall: FirewallRules, tunnels: str, isolation: IsolationPo
         ip saddr . ether saddr != @containers goto drop_forged
         # All addresses of this agent, broadcast and multicast.
         fib daddr type != unicast goto drop_agent
-        ip daddr @agents goto drop_agent
         ip daddr 169.254.0.0/16 goto drop_metadata
+        # Before the addresses of agents, which each agent reports itself.
         ip daddr @name_servers meta l4proto {{ tcp, udp }} th dport 53 return
+        ip daddr @agents goto drop_agent
 {_service_rules(egress.allowed, "return")}{_storage_rules(isolation.storage)}\
 {_service_rules(egress.closed_services, "goto drop_closed")}\
         ip daddr @closed_networks goto drop_closed

@@ -10,9 +10,10 @@ import dataclasses
 import functools
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from .addressing import is_address
 from .cordon import Cordon
 from .devices import Device, GpuRequest
 from .held_session import HeldSession
@@ -22,6 +23,9 @@ from .network import Underlay
 from .plain_data import DataError, from_plain, to_plain
 from .session import is_session_id
 from .storage import StorageService
+
+MAX_ADDRESSES = 256
+"""How many addresses an agent may have: containers of all agents do not reach them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,12 +59,12 @@ class AgentFacts:
     ``online_cpu_count`` limits one container, regardless of overcommit. ``max_containers`` is 0 for no limit.
     ``warnings`` are sentences for the operator.
 
-    ``addresses`` are the agent's own, of both families. ``udp_ports`` maps UDP ports that other software uses to its
-    name. ``tcp_ports`` are the TCP ports that are listened on, claimed by a session, or reserved, and
-    ``reserved_ports`` those of ended sessions, by id, to which gateways may have a route. ``allow_host_network`` is
-    whether containers may share the agent's network. ``networks`` are the address ranges in use on the agent, ``vnis``
-    the VXLAN network identifiers. ``has_infiniband`` is whether the agent has InfiniBand device nodes, and
-    ``infiniband`` whether containers may have them.
+    ``addresses`` are the agent's own, of both families, :data:`MAX_ADDRESSES` at most. ``udp_ports`` maps UDP ports
+    that other software uses to its name. ``tcp_ports`` are the TCP ports that are listened on, claimed by a session, or
+    reserved, and ``reserved_ports`` those of ended sessions, by id, to which gateways may have a route.
+    ``allow_host_network`` is whether containers may share the agent's network. ``networks`` are the address ranges in
+    use on the agent, ``vnis`` the VXLAN network identifiers. ``has_infiniband`` is whether the agent has InfiniBand
+    device nodes, and ``infiniband`` whether containers may have them.
 
     ``images`` are the requested images by name, ``None`` if absent, and ``unusable_images`` why others cannot be read;
     ``image_disk`` is where the engine keeps them, ``None`` if that is not known. ``unusable_paths`` are the requested
@@ -177,9 +181,11 @@ class AgentFacts:
 
 def _invalid_values(facts: AgentFacts) -> Iterator[str]:
     """Yield the problem of each value that has the right type but is invalid."""
-    if not _are_valid(_parse_address, facts.addresses):
+    if not all(map(_is_address, facts.addresses)):
         yield "addresses must be IP addresses"
-    if not _are_valid(_parse_network, facts.networks):
+    if len(facts.addresses) > MAX_ADDRESSES:
+        yield f"addresses must be {MAX_ADDRESSES} at most"
+    if not all(map(_is_network, facts.networks)):
         yield "networks must be IP networks"
     if not all(map(is_session_id, facts.reserved_ports)):
         yield "reserved_ports must be those of sessions"
@@ -187,22 +193,18 @@ def _invalid_values(facts: AgentFacts) -> Iterator[str]:
         yield "damaged_sessions must be ids of sessions"
 
 
-def _parse_address(text: str) -> object:
-    """Return an address in any form; of IPv4 quickly, since a cluster has hundreds of thousands."""
+def _is_address(text: str) -> bool:
+    """Return whether a text is an address without a zone; of IPv4 quickly: a cluster has hundreds of thousands."""
     try:
-        return socket.inet_pton(socket.AF_INET, text)
-    except OSError:
-        return ipaddress.ip_address(text)
+        return bool(socket.inet_pton(socket.AF_INET, text))
+    except (OSError, ValueError):
+        return is_address(text)
 
 
 # Agents have the same networks again and again.
-_parse_network = functools.lru_cache(4096)(functools.partial(ipaddress.ip_network, strict=False))
-
-
-def _are_valid(parse: Callable[[str], object], texts: Iterable[str]) -> bool:
+@functools.lru_cache(4096)
+def _is_network(text: str) -> bool:
     try:
-        for text in texts:
-            parse(text)
+        return bool(ipaddress.ip_network(text, strict=False))
     except ValueError:
         return False
-    return True

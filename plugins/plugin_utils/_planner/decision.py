@@ -28,9 +28,9 @@ from .eligibility import (
     may_share_host_network,
     requested_topology,
 )
-from .published_ports import NoPortError, describe_lack, needed_ports
+from .published_ports import describe_lack, needed_ports
 from .route_address import check_own_address, find_foreign_address
-from .session_network import PlanningError
+from .session_network import PlanningError, UnfitAgentsError
 from .session_plan import make_plan
 
 # How many agents are tried for a session on their own network: which ports it needs of one, its placement decides.
@@ -100,18 +100,17 @@ def decide(
     eligible = eligible_agents(spec, agents, cluster.unavailable, cluster.away)
     eligible = _without_namesakes(spec.name, eligible, cluster)
     eligible, lacks = _with_ports(spec, eligible, pools)
-    plan = _find_plan(
-        spec,
-        eligible,
-        lacks,
-        cluster.records if name_blockers else None,
-        lambda placement: make_plan(spec, placement, agents, pools, session_id, user, now),
-    )
+
+    def make(placement: Placement) -> SessionPlan:
+        plan = make_plan(spec, placement, agents, pools, session_id, user, now)
+        check_own_address(plan, cluster)
+        return plan
+
+    plan = _find_plan(spec, eligible, lacks, cluster.records if name_blockers else None, make)
     if isinstance(plan, Unschedulable):
         away = describe_away([agent for agent in may_hold(spec, cluster.away) if agent.silent])
         others = f"{_describe_passed_over(lacks)}{describe_out_of_service(spec, agents)}{away}"
         return replace(plan, reason=f"{plan.reason}{others}")
-    check_own_address(plan, cluster)
     return Decision(plan, False, _missing_images(plan, agents), {}, _present_images(plan, agents))
 
 
@@ -124,7 +123,7 @@ def _find_plan(
 ) -> SessionPlan | Unschedulable:
     """Return the plan that ``make`` makes of a placement, or why there is none.
 
-    An agent that lacks a port is passed over, and added to ``lacks`` with the reason.
+    An agent that lacks a port, or an address of its own, is passed over, and added to ``lacks`` with the reason.
     """
     left = list(eligible)
     for _attempt in range(MAX_ATTEMPTS):
@@ -133,9 +132,9 @@ def _find_plan(
             return placement if left or not lacks else _NO_ROOM
         try:
             return make(placement)
-        except NoPortError as error:
-            lacks[error.agent] = str(error)
-            left = [agent for agent in left if agent.name != error.agent]
+        except UnfitAgentsError as error:
+            lacks.update({agent.name: error.problems[agent.name] for agent in left if agent.name in error.problems})
+            left = [agent for agent in left if agent.name not in lacks]
     return _NO_ROOM
 
 
@@ -158,7 +157,7 @@ def _with_ports(
 
 
 def _describe_passed_over(lacks: Mapping[str, str]) -> str:
-    """Return which agents were passed over for want of a port, as the end of a phrase; empty if none was."""
+    """Return which agents were passed over as unfit for main1, as the end of a phrase; empty if none was."""
     if not lacks:
         return ""
     first, *others = lacks
@@ -185,7 +184,9 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
     def make(placement: Placement) -> SessionPlan:
         # Without the addresses of all agents, which take long to collect and make no difference.
         involved = [empty.facts[name] for name in dict.fromkeys(placement.agents)]
-        return make_plan(spec, placement, involved, pools, session_id, "", 0.0)
+        plan = make_plan(spec, placement, involved, pools, session_id, "", 0.0)
+        check_own_address(plan, cluster)
+        return plan
 
     try:
         if _existing_session(spec, cluster, session_id):
@@ -193,13 +194,9 @@ def is_feasible(spec: SessionSpec, cluster: ClusterState, pools: NetworkPools, s
         eligible = eligible_agents(spec, empty.agents, cluster.unavailable, cluster.away)
         eligible = _without_namesakes(spec.name, eligible, empty)
         eligible, lacks = _with_ports(spec, eligible, pools)
-        plan = _find_plan(spec, eligible, lacks, None, make)
-        if isinstance(plan, Unschedulable):
-            return False
-        check_own_address(plan, cluster)
+        return not isinstance(_find_plan(spec, eligible, lacks, None, make), Unschedulable)
     except (ValidationError, PlanningError):
         return False
-    return True
 
 
 def place_request(

@@ -13,15 +13,7 @@ from ...module_utils._model import addressing
 from ...module_utils._model.facts import AgentFacts
 from ...module_utils._model.session import SSH, SSH_PORT, App, PublishedPort
 from .._request.run_options import NetworkPools
-from .session_network import PlanningError
-
-
-class NoPortError(PlanningError):
-    """The ``agent`` that was chosen lacks a port that another one may have."""
-
-    def __init__(self, agent: str, problem: str) -> None:
-        super().__init__(problem)
-        self.agent = agent
+from .session_network import PlanningError, UnfitAgentsError
 
 
 def allocate_published_ports(
@@ -31,7 +23,7 @@ def allocate_published_ports(
 
     ``own_ssh_port`` is that of main1's sshd on its agent's own network, if it is there: published ports are then
     the ports that the processes listen on, without translation. Raises :class:`PlanningError` if the agent's address is
-    unknown, and :class:`NoPortError` if it has too few ports.
+    unknown, and :class:`UnfitAgentsError` if it has too few ports.
     """
     if not pools.gateways:
         return ()
@@ -48,14 +40,13 @@ def allocate_published_ports(
 def _check_app_ports(apps: Iterable[App], agent: AgentFacts) -> None:
     for app in apps:
         if app.port in _reserved(agent):
-            raise NoPortError(
-                agent.name,
+            problem = (
                 f"session_apps: an ended session keeps the port {app.port} of {app.name} on {agent.name} until all"
-                f" gateways have confirmed that its route is gone: {_REMEDY}",
             )
+            raise UnfitAgentsError({agent.name: f"{problem} gateways have confirmed that its route is gone: {_REMEDY}"})
         if app.port in agent.tcp_ports:
             problem = f"session_apps: the port {app.port} of {app.name} is in use on {agent.name} itself"
-            raise NoPortError(agent.name, problem)
+            raise UnfitAgentsError({agent.name: problem})
 
 
 def gateway_address(agent: AgentFacts) -> str:
@@ -71,7 +62,7 @@ def gateway_address(agent: AgentFacts) -> str:
 def _pick_ports(agent: AgentFacts, pools: NetworkPools, count: int, session_id: str) -> list[int]:
     problem = describe_lack(agent, pools, count)
     if problem:
-        raise NoPortError(agent.name, problem)
+        raise UnfitAgentsError({agent.name: problem})
     first, last = pools.first_published_port, pools.last_published_port
     return list(itertools.islice(addressing.free_ports(first, last, agent.tcp_ports, session_id), count))
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from ...module_utils._model.plan import SessionPlan
 from .cluster_state import ClusterState
-from .session_network import PlanningError
+from .session_network import UnfitAgentsError
 
 
 def check_own_address(plan: SessionPlan, cluster: ClusterState) -> None:
-    """Raise :class:`PlanningError` if the published address of a session is not its agent's own."""
+    """Raise :class:`UnfitAgentsError` if the published address of a session is not its agent's own.
+
+    It has all agents of which that is so: one of them may report the addresses of many.
+    """
     problem = find_foreign_address(plan, cluster)
     if problem:
-        raise PlanningError(problem)
+        raise UnfitAgentsError({plan.kernels[0].agent: problem, **find_foreign_addresses(cluster)})
 
 
 def find_foreign_address(plan: SessionPlan, cluster: ClusterState) -> str:
@@ -28,11 +31,30 @@ def find_foreign_address(plan: SessionPlan, cluster: ClusterState) -> str:
     for address in dict.fromkeys(port.address for port in plan.published):
         other = find_other_owner(agent, address, cluster)
         if other:
-            return (
-                f"agent_underlay_address: {agent} reports the address {address}, which is also one of {other};"
-                f" set the address of {agent} in the inventory"
-            )
+            return _describe(agent, address, other)
     return ""
+
+
+def find_foreign_addresses(cluster: ClusterState) -> dict[str, str]:
+    """Return, by name, why agents with facts are not at an address of their own, as :func:`find_foreign_address`."""
+    owners: dict[str, list[str]] = {}
+    for name, known in [*cluster.addresses.items(), *((facts.name, facts.addresses) for facts in cluster.agents)]:
+        for address in known:
+            owners.setdefault(address, []).append(name)
+    problems = {}
+    for facts in cluster.agents:
+        address = facts.underlay.host if facts.underlay else ""
+        others = [name for name in owners.get(address, ()) if name != facts.name]
+        if others and address not in cluster.addresses.get(facts.name, ()):
+            problems[facts.name] = _describe(facts.name, address, others[0])
+    return problems
+
+
+def _describe(agent: str, address: str, other: str) -> str:
+    return (
+        f"agent_underlay_address: {agent} reports the address {address}, which is also one of {other};"
+        f" set the address of {agent} in the inventory"
+    )
 
 
 def find_other_owner(agent: str, address: str, cluster: ClusterState) -> str:

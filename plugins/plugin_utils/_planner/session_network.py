@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...module_utils._model import addressing
 from ...module_utils._model.errors import ClusterError
@@ -19,6 +19,14 @@ from .._request.spec import SessionSpec
 
 class PlanningError(ClusterError, ValueError):
     """The session can never start as requested on these agents. The message is one sentence."""
+
+
+class UnfitAgentsError(PlanningError):
+    """An agent that was chosen cannot hold main1, and another one may: ``problems`` has why, by agent, as phrases."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__(next(iter(problems.values())))
+        self.problems = problems
 
 
 def make_network(

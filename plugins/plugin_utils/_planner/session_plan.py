@@ -19,8 +19,8 @@ from .._placement.place import Placement
 from .._request.roles import Role
 from .._request.run_options import NetworkPools
 from .._request.spec import SessionSpec
-from .published_ports import NoPortError, allocate_published_ports
-from .session_network import make_network
+from .published_ports import allocate_published_ports
+from .session_network import UnfitAgentsError, make_network
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def make_plan(
 
     ``agents`` are all agents with facts, including those outside the placement. Raises :class:`PlanningError` if the
     pool of addresses or network identifiers is exhausted, an agent's underlay address is unknown or its MTU too small,
-    or the VXLAN port is in use; :class:`NoPortError` if another agent may have the ports that one lacks.
+    or the VXLAN port is in use; :class:`UnfitAgentsError` if another agent may have the ports that one lacks.
     """
     by_name = {agent.name: agent for agent in agents}
     chosen = [by_name[name] for name in placement.agents]
@@ -143,7 +143,7 @@ def _make_attachments(
 def _host_attachment(agent: AgentFacts, port: int | None, pools: NetworkPools) -> _Attachment:
     if port is None:
         pool = f"{pools.first_host_port}-{pools.last_host_port}"
-        raise NoPortError(agent.name, f"session_host_port_pool: {pool} has no port left on {agent.name}")
+        raise UnfitAgentsError({agent.name: f"session_host_port_pool: {pool} has no port left on {agent.name}"})
     return _Attachment(agent.name, agent.underlay.address if agent.underlay else None, None, port)
 
 

@@ -198,8 +198,8 @@ def addresses(**inventory: str) -> dict[str, Any]:
     return variables
 
 
-def on(agent: str) -> dict[str, Any]:
-    request = dataclasses.asdict(spec(designated_agents=[agent]))
+def on(*agents: str, name: str = "train-llm") -> dict[str, Any]:
+    request = dataclasses.asdict(spec(name=name, designated_agents=[*agents]))
     return {"spec": request, "pools": GATEWAYS}
 
 
@@ -211,7 +211,13 @@ TAKEN = (
 
 @pytest.mark.parametrize("inventory", [{}, {"agent1": "192.0.2.1", "agent2": "192.0.2.2"}], ids=["none", "given"])
 def test_no_session_is_planned_at_the_address_of_another_agent(run: Run, inventory: dict[str, str]) -> None:
-    assert refusal(run, addresses(**inventory), **on("agent1")) == TAKEN
+    variables = addresses(**inventory)
+    waiting = planned(run, variables, **on("agent1"))
+    assert (waiting["plan"], waiting["pending"]["reason"]) == (None, f"no room; {TAKEN.rstrip('.')}")
+    start = planned(run, variables, **on(*AGENTS, name="other"))
+    # Without the inventory, nobody knows whose the address is.
+    assert start["plan"]["kernels"][0]["agent"] == ("agent2" if inventory else "agent3")
+    assert TAKEN in start["warnings"]
 
 
 def test_address_of_the_inventory_counts(run: Run) -> None:
@@ -222,7 +228,8 @@ def test_address_of_the_inventory_counts(run: Run) -> None:
 def test_address_of_an_agent_that_cannot_be_read_is_its_own(run: Run) -> None:
     variables = addresses(agent1="agent1.example.org", agent2="192.0.2.2")
     variables["hostvars"]["agent2"]["__session_agent"] = {"unreachable": True, "msg": "no route to host"}
-    assert refusal(run, variables, **on("agent1")) == TAKEN
+    waiting = planned(run, variables, **on("agent1"))
+    assert (waiting["plan"], waiting["pending"]["reason"]) == (None, f"no room; {TAKEN.rstrip('.')}")
 
 
 def test_existing_session_at_the_address_of_another_agent_gets_no_route(run: Run, queue: QueueStore) -> None:

@@ -132,8 +132,9 @@ def test_exceptions_precede_what_is_closed_and_open_no_agent() -> None:
     isolation = IsolationPolicy(("192.0.2.1",), (), (), {}, egress=STORAGE, name_servers=("192.0.2.53",))
     text = render(isolation)
     _before, _drop, rules = text[: text.index("# Incoming traffic")].partition("ip daddr 169.254.0.0/16")
-    assert [line.strip() for line in rules.splitlines()[1:]][:4] == [
+    assert [line for line in map(str.strip, rules.splitlines()[1:]) if not line.startswith("#")][:5] == [
         "ip daddr @name_servers meta l4proto { tcp, udp } th dport 53 return",
+        "ip daddr @agents goto drop_agent",
         "ip daddr { 192.0.2.9/32, 192.0.2.16/28 } udp dport { 123, 8000-8099 } return",
         "ip daddr { 203.0.113.4/32 } tcp dport { 22 } goto drop_closed",
         "ip daddr @closed_networks goto drop_closed",

@@ -434,6 +434,21 @@ def test_set_elements_have_the_format_of_nft() -> None:
     }
 
 
+def test_containers_reach_name_servers_that_an_agent_says_are_its_own_on_port_53_alone() -> None:
+    rules = chains(render(NOTHING))["from_containers"]
+    open_rule = "ip daddr @name_servers meta l4proto { tcp, udp } th dport 53 return"
+    assert [rule for rule in rules if "@name_servers" in rule] == [open_rule]
+    order = [
+        "ip saddr . ether saddr != @containers goto drop_forged",
+        "fib daddr type != unicast goto drop_agent",
+        "ip daddr 169.254.0.0/16 goto drop_metadata",
+        open_rule,
+        "ip daddr @agents goto drop_agent",
+        "ip daddr @closed_networks goto drop_closed",
+    ]
+    assert sorted(order, key=rules.index) == order
+
+
 def test_an_empty_set_has_no_elements_statement() -> None:
     assert "elements" not in render(NOTHING)
     assert "{  }" not in render(NOTHING, FULL)

@@ -142,6 +142,11 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         ({"reserved_ports": {"x": [30001]}}, "reserved_ports must be those of sessions"),
         ({"damaged_sessions": ["x"]}, "damaged_sessions must be ids of sessions"),
         ({"addresses": ["192.0.2.1", "192.0.2.0/24"]}, "addresses must be IP addresses"),
+        ({"addresses": ["fe80::1%eth0"]}, "addresses must be IP addresses"),
+        (
+            {"addresses": [f"10.0.{number // 256}.{number % 256}" for number in range(257)]},
+            "addresses must be 256 at most",
+        ),
         ({"networks": ["10.0.0.0/33"]}, "networks must be IP networks"),
         (
             {"sessions": [{**to_plain(held_session(plan(), "agent1")), "name": "../.."}]},
@@ -158,6 +163,8 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         "ports",
         "damaged",
         "address",
+        "zone",
+        "addresses",
         "network",
         "session",
     ],

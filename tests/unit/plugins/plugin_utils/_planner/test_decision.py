@@ -983,6 +983,21 @@ def test_what_an_agent_holds_of_a_session_that_no_plan_tells_is_free_some_time(d
     assert state.with_ended([LATER_ID]) == state
 
 
+def test_an_agent_that_reports_the_addresses_of_many_keeps_no_session_from_others() -> None:
+    # Of those, the inventory knows no address. They are tried first, as they have the least free cores.
+    named = {f"agent{number}": agent_facts(f"agent{number}", cpu=4) for number in range(2, 10)}
+    named |= {f"agent{letter}": agent_facts(f"agent{letter}", cpu=4) for letter in "abcde"}
+    liar = agent_facts("agent1", cpu=1, addresses=[address for facts in named.values() for address in facts.addresses])
+    state = dataclasses.replace(readings("agentz", agent1=liar, **named), addresses={"agentz": [], "agent1": []})
+    decision = decide(spec(resources={"cpu": 2}), state, BY_GATEWAY, SESSION_ID, USER, NOW)
+    assert isinstance(decision, Decision)
+    assert decision.plan.agents == ["agentz"]
+    known = dataclasses.replace(state, addresses={name: facts.addresses for name, facts in named.items()})
+    decision = decide(spec(resources={"cpu": 2}), known, BY_GATEWAY, SESSION_ID, USER, NOW)
+    assert isinstance(decision, Decision)
+    assert decision.plan.agents[0] in named
+
+
 def test_it_depends_on_the_inventory_whether_a_session_at_a_foreign_address_can_start() -> None:
     cluster_state = readings("agent1")
     underlay = cluster_state.facts["agent1"].underlay
