@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..module_utils._module import CAPACITY_OPTIONS
-from .agent_calls import Answer, Asks, Failure, Meanwhile
+from .agent_calls import Asks, Failure, Meanwhile
 from .agent_results import HIDDEN
 from .host_link import Template
 from .host_request import coerce_variables
@@ -34,6 +35,12 @@ class Asked(NamedTuple):
 
 FACTS_ALONE = Asked()
 
+_DECIDED = ("resource_group", "labels", "topology", "topology_levels", "max_containers", "allow_host_network")
+"""The facts that are settings."""
+
+_ALLOWED = {"schedulable": "schedulable", "infiniband": "allow_infiniband"}
+"""The facts that need a setting, by name."""
+
 
 def survey(
     calls: Asks,
@@ -44,23 +51,38 @@ def survey(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the facts of agents as :func:`cluster_view.read_answers` takes them.
 
-    ``meanwhile`` is called once the agents have been asked.
+    What the inventory decides is in them as it was sent to each agent, whatever that has replied. ``meanwhile`` is
+    called once the agents have been asked.
     """
+    sent: dict[str, Mapping[str, Any]] = {}
     own: dict[str, Sequence[str]] = {}
 
     def options(name: str, variables: Mapping[str, Any], template: Template) -> dict[str, Any]:
         own[name] = list(variables)
-        settings = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
-        return {**asked._asdict(), "settings": settings}
+        sent[name] = coerce_variables(CAPACITY_OPTIONS, "agent_", variables, template)
+        return {**asked._asdict(), "settings": sent[name]}
 
     answers = calls.ask("survey", agents, options, SURVEY_SECONDS, step, meanwhile)
-    return {name: _result(answer, own.get(name, ())) for name, answer in answers.items()}
+    return {
+        name: _describe_failure(answer)
+        if isinstance(answer, Failure)
+        else refuse_removed_options(_as_decided(answer, sent[name]), own[name])
+        for name, answer in answers.items()
+    }
 
 
-def _result(answer: Answer, variables: Iterable[str]) -> Mapping[str, Any]:
-    if not isinstance(answer, Failure):
-        return refuse_removed_options(answer, variables)
-    return {"unreachable": True, "msg": answer.message} if answer.unreachable else {"error": answer.message}
+def _as_decided(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reply with what the inventory decides; what that allows, the host may still lack."""
+    if not answer.get("agent"):
+        return answer
+    # As it was sent: text of Ansible has types of its own.
+    decided = json.loads(json.dumps({name: settings[name] for name in _DECIDED}))
+    denied = {fact: False for fact, setting in _ALLOWED.items() if not settings[setting]}
+    return {**answer, "agent": {**answer["agent"], **decided, **denied}}
+
+
+def _describe_failure(failure: Failure) -> Mapping[str, Any]:
+    return {"unreachable": True, "msg": failure.message} if failure.unreachable else {"error": failure.message}
 
 
 def problems_of(
