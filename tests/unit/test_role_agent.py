@@ -86,14 +86,6 @@ def test_homes_are_mounted_without_setuid_programs_and_devices_before_the_engine
     assert {"RequiresMountsFor=/srv/homes", "RemainAfterExit=yes", "ExecStop=umount /srv/homes"} <= {*lines}
 
 
-def test_sessions_are_restored_after_the_file_systems_of_the_network_if_there_are_any() -> None:
-    lines = rendered("backendai-restore.service.j2").splitlines()
-    (after,) = (line for line in lines if line.startswith("After="))
-    assert {"docker.service", "remote-fs.target"} <= {*after.removeprefix("After=").split()}
-    # A file system that cannot be mounted keeps no session of another one from being restored.
-    assert not [line for line in lines if line.startswith(("Wants=", "Requires=")) and "remote-fs" in line]
-
-
 def test_homes_of_ended_sessions_are_removed_at_the_lowest_priority_and_below_the_reserve_at_the_usual_one() -> None:
     lines = rendered("backendai-homes.service.j2", agent_disk_reserve="20g").splitlines()
     assert {"Nice=19", "IOSchedulingClass=idle", "Type=oneshot"} <= {*lines}

@@ -25,6 +25,7 @@ from .._model.errors import one_line
 from .._model.files import write_atomically
 from .._model.health import Health, HealthProblem
 from .._model.state_format import StateFormat
+from .processes import process_start_time
 from .store import Store
 
 CHECK_SECONDS, KILL_SECONDS = 20.0, 0.1
@@ -114,6 +115,11 @@ def run_checks(checks: Iterable[Path], environment: Mapping[str, str]) -> list[H
 
 
 def _run_check(path: Path, environment: Mapping[str, str]) -> list[HealthProblem]:
+    too_long = HealthProblem(path.name, f"the check took more than {CHECK_SECONDS:g} seconds")
+    left = VERDICT.with_name(f"{path.name}.left")
+    if _still_runs(left):
+        # There is never a second one.
+        return [too_long]
     try:
         process = subprocess.Popen(
             [str(path)],
@@ -129,17 +135,36 @@ def _run_check(path: Path, environment: Mapping[str, str]) -> list[HealthProblem
     try:
         output, code = _read_output(process)
     except subprocess.TimeoutExpired:
-        return [HealthProblem(path.name, f"the check took more than {CHECK_SECONDS:g} seconds")]
+        return [too_long]
     finally:
         # Whatever it has left behind.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # One that hangs in the kernel does not end: nobody waits for it.
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             process.wait(KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            # One that hangs in the kernel does not end: nobody waits for it.
+            _note_left(left, process.pid)
         if process.stdout:
             process.stdout.close()
     return _parse(path.name, output, code) if code else []
+
+
+def _note_left(path: Path, pid: int) -> None:
+    """Note a check that does not end."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(path, f"{pid} {process_start_time(pid)}", durable=False)
+
+
+def _still_runs(path: Path) -> bool:
+    """Return whether the check of a note, which did not end, has not ended since."""
+    with contextlib.suppress(OSError, ValueError):
+        pid, started = path.read_text().split()
+        if process_start_time(int(pid)) == started:
+            return True
+        path.unlink()
+    return False
 
 
 def _read_output(process: subprocess.Popen[bytes]) -> tuple[str, int]:

@@ -68,12 +68,12 @@ class FolderOnMount:
     def is_on_mount_of(self, other: FolderOnMount) -> bool:
         """Return whether two folders are on the same mount, also if there was a reboot in between.
 
-        A local disk may have another name then. A file system of a network is that of its source alone.
+        A local disk may have another name then, and an export other servers before the last colon of its source.
         """
         return self._lasting() == other._lasting()
 
     def _lasting(self) -> tuple[str, str, str]:
-        source = self.fs_source if is_network(self.fs_type) else ""
+        source = self.fs_source.rpartition(":")[2] if is_network(self.fs_type) else ""
         return self.mount, _SAME_TYPES.get(self.fs_type, self.fs_type), source
 
     @property

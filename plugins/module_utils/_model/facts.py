@@ -24,7 +24,7 @@ from .plain_data import DataError, from_plain, to_plain
 from .session import is_session_id
 from .storage import StorageService
 
-MAX_ADDRESSES = 256
+MAX_ADDRESSES = 1024
 """How many addresses an agent may have: containers of all agents do not reach them."""
 
 

@@ -65,8 +65,9 @@ class HeldSession:
 
     ``plan_digest`` is that of the plan which the agent has stored, ``nonce`` that of the run that claimed the session
     last, and ``batch`` whether it has a command, with which it ends; it has ``begun`` once a container there has been
-    told to run it. A session is ``committed`` once its start has succeeded on all agents. An uncommitted one that has
-    ``expired`` counts as abandoned by the run that claimed it.
+    told to run it. It ``waits`` for a folder if containers were not started with the engine for want of it: the agent
+    starts them when it is there. A session is ``committed`` once its start has succeeded on all agents. An uncommitted
+    one that has ``expired`` counts as abandoned by the run that claimed it.
     ``lived`` and ``idle`` are in seconds, ``None`` if they are not known, or if the session does not end by time.
     ``cordon`` is that of the agent, if sessions on it end because of it. ``public_keys`` are those of its containers by
     hostname, and ``load`` what they use, if the control node has asked for that.
@@ -86,6 +87,7 @@ class HeldSession:
     lived: int | None = None
     idle: int | None = None
     begun: bool = False
+    waits: bool = False
     cordon: Cordon | None = None
     public_keys: dict[str, PublicKeys] = dataclasses.field(default_factory=dict)
     load: Load | None = None

@@ -17,8 +17,11 @@ from .._model.network import BRIDGE_PREFIX, DEFAULT_BRIDGE, VXLAN_PREFIX, Underl
 from .iproute import show
 from .sockets import sockets
 
-# Names of links with addresses that are used only by containers of this host, or by the host itself.
-_CONTAINER_LINKS = re.compile(rf"(docker0|docker_gwbridge|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)")
+# Names of links with addresses that are used only by containers of this host, or by the host itself. That of Kubernetes
+# has the addresses of all its services, on each of its nodes.
+_CONTAINER_LINKS = re.compile(
+    rf"(docker0|docker_gwbridge|kube-ipvs0|br-[0-9a-f]{{12}}|{DEFAULT_BRIDGE}|{BRIDGE_PREFIX}.*|lo)"
+)
 
 # Kinds of bridge ports that end in this host: containers, virtual machines, sessions' tunnels.
 _PORTS_INSIDE = ("veth", "tun", "vxlan")

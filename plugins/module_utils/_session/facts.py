@@ -31,6 +31,7 @@ from .._host.local_session import LocalSession
 from .._host.reserved_devices import find_reserved
 from .._host.store import Store
 from .._host.threads import in_threads
+from .._host.withdrawn import is_withdrawn
 from .._model.agent_labels import LABEL_RULE, is_label, topology_problem
 from .._model.cordon import Cordon
 from .._model.devices import Device
@@ -48,6 +49,7 @@ from .load import measure_loads
 from .look import Gpus, read_times
 from .mount_sources import MountSettings, find_sources
 from .ownership import EngineContainers, OwnContainers, sort_containers
+from .refused_starts import awaits_folder
 from .service_state import read_service_state
 from .unmanaged import Taken, running, stray_networks, taken_by, unmanaged_warnings
 
@@ -413,7 +415,9 @@ def _held_session(
         states=by_state(container_states(client, store, session, own)),
         lived=lived,
         idle=idle,
-        begun=bool(plan.command) and bool(store.started_commands(session)),
+        # One whose start is being rolled back waits for another one.
+        begun=bool(plan.command and store.started_commands(session)) and not is_withdrawn(session.nonce),
+        waits=awaits_folder(store, plan.id),
         cordon=draining,
         public_keys=keys,
     )

@@ -47,7 +47,7 @@ RESTORE_SECONDS = 30
 """How long an agent that has just started may take to create its InfiniBand device nodes."""
 
 START_SECONDS = 20
-"""How long a run of the timer goes on to begin starts that were refused before; its unit has a minute for all."""
+"""How long a run of the timer goes on to begin starts that were refused before; its unit has three minutes for all."""
 
 OUTSIDE = "containers reach nothing outside"
 UNKNOWN = "nobody knows whether containers reach what is outside"

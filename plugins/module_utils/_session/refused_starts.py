@@ -57,13 +57,16 @@ def is_noted(store: Store, session_id: str) -> bool:
     return _file(store, session_id).exists()
 
 
+def awaits_folder(store: Store, session_id: str) -> bool:
+    """Return whether containers of a session were not started in this boot, and are when their folder is there."""
+    noted = _read(store, session_id)
+    return noted is not None and noted.boot == boot_id()
+
+
 def find_refused(client: docker.APIClient, store: Store, session: LocalSession) -> OwnContainers:
     """Return the containers of a session that were noted, and still are as they were, by hostname."""
-    try:
-        noted = _FORMAT.load(_file(store, session.plan.id).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    if noted.boot != boot_id():
+    noted = _read(store, session.plan.id)
+    if noted is None or noted.boot != boot_id():
         return {}
     return {
         hostname: container
@@ -75,6 +78,14 @@ def find_refused(client: docker.APIClient, store: Store, session: LocalSession) 
 def forget_refused(store: Store, session_id: str) -> None:
     """Remove the note of a session, if there is one."""
     _file(store, session_id).unlink(missing_ok=True)
+
+
+def _read(store: Store, session_id: str) -> RefusedStarts | None:
+    """Return the note of a session; ``None`` if there is none, or it cannot be read."""
+    try:
+        return _FORMAT.load(_file(store, session_id).read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def _file(store: Store, session_id: str) -> Path:

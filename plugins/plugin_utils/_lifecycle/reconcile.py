@@ -166,7 +166,7 @@ def find_end_reason(session: Session, now: float) -> tuple[str, int | None]:
             return f"{MAIN1} was removed, and with it the command", None
         exit_code = stopped[MAIN1].exit_code
         return command_end(exit_code), exit_code
-    failed = [name for name in stopped if not session.completed(name)]
+    failed = [name for name in stopped if not session.completed(name) and name not in session.waiting]
     if failed and plan.failure_policy == "terminate":
         exit_code = stopped[failed[0]].exit_code
         return f"{failed[0]} died with exit code {exit_code} and session_failure_policy is terminate", exit_code

@@ -102,6 +102,13 @@ class Session:
         return {hostname: state for hostname, state in self.containers.items() if state.status in STOPPED}
 
     @property
+    def waiting(self) -> set[str]:
+        """The hostnames of the containers of agents that start them when a folder is there."""
+        return {
+            each.hostname for each in self.plan.kernels if each.agent in self.parts and self.parts[each.agent].waits
+        }
+
+    @property
     def command_is_over(self) -> bool:
         """Whether main1 of a batch session has ended, or was removed, as far as its agent answers."""
         read = bool(self.plan.command) and self.plan.agents[0] in self.parts

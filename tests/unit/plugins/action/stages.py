@@ -107,7 +107,7 @@ class Plan(Stage):
                 "starts": [],
                 "record": record,
             }
-            lacking = {name: getattr(no_room, name) for name in ("unplaced", "missing", "blocking_sessions")}
+            lacking = {name: getattr(no_room, name) for name in ("unplaced", "blocking_sessions")}
             released = planned.capacity_released
             return {
                 **result,

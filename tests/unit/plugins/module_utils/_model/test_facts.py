@@ -144,8 +144,8 @@ def test_agent_name_is_that_of_the_inventory() -> None:
         ({"addresses": ["192.0.2.1", "192.0.2.0/24"]}, "addresses must be IP addresses"),
         ({"addresses": ["fe80::1%eth0"]}, "addresses must be IP addresses"),
         (
-            {"addresses": [f"10.0.{number // 256}.{number % 256}" for number in range(257)]},
-            "addresses must be 256 at most",
+            {"addresses": [f"10.0.{number // 256}.{number % 256}" for number in range(1025)]},
+            "addresses must be 1024 at most",
         ),
         ({"networks": ["10.0.0.0/33"]}, "networks must be IP networks"),
         (

@@ -28,6 +28,7 @@ from ansible_collections.backendai.cluster.plugins.module_utils._host.cordon imp
 from ansible_collections.backendai.cluster.plugins.module_utils._host.health import write_health
 from ansible_collections.backendai.cluster.plugins.module_utils._host.look_records import LookRecords, Seen
 from ansible_collections.backendai.cluster.plugins.module_utils._host.store import NotProvisionedError, Store
+from ansible_collections.backendai.cluster.plugins.module_utils._host.withdrawn import withdraw
 from ansible_collections.backendai.cluster.plugins.module_utils._model.cordon import Cordon
 from ansible_collections.backendai.cluster.plugins.module_utils._model.devices import Device, PinnedResources
 from ansible_collections.backendai.cluster.plugins.module_utils._model.facts import AgentFacts
@@ -531,6 +532,17 @@ def test_a_container_of_a_held_session_counts_once(engine: Any, store: Store) ->
     assert read(engine, store)["containers"] == 2
 
 
+def test_a_command_has_begun_unless_its_start_is_being_rolled_back(engine: Any, store: Store) -> None:
+    session = held(dataclasses.replace(MADE, command="train"))
+    store.save(session)
+    assert [part["begun"] for part in read(engine, store)["sessions"]] == [False]
+    store.kernel_folder(SESSION_ID, "main1").mkdir()
+    store.start_marker(SESSION_ID).touch()
+    assert [part["begun"] for part in read(engine, store)["sessions"]] == [True]
+    withdraw(session.nonce)
+    assert [part["begun"] for part in read(engine, store)["sessions"]] == [False]
+
+
 def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any, store: Store) -> None:
     store.save(held(MADE))
     ended = {"ExitCode": 3, "FinishedAt": "1970-01-01T00:01:00.25Z"}
@@ -553,6 +565,8 @@ def test_sessions_include_their_containers_and_keys_that_were_asked(engine: Any,
         ],
         "lived": None,
         "idle": None,
+        "begun": False,
+        "waits": False,
         "cordon": None,
         "public_keys": {},
         "load": None,

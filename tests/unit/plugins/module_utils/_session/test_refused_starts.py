@@ -68,9 +68,11 @@ def test_the_timer_starts_them_once_the_folder_is_mounted_and_never_again(
     for _run in range(2):
         assert run(store, rebooted) == [REFUSED]
         assert started(rebooted) == []
+        assert refused_starts.awaits_folder(store, SESSION_ID)
     mounts.append(DATA)
     assert run(store, rebooted) == []
     assert started(rebooted) == ["main1", "sub1"]
+    assert not refused_starts.awaits_folder(store, SESSION_ID)
     assert {container.hostname for container in kernel.plugged} == {"main1", "sub1"}
     rebooted.kill("id-sub1")
     assert run(store, rebooted) == []

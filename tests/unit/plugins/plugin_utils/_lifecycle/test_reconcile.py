@@ -262,6 +262,14 @@ def test_policy_terminate_ends_a_session_with_a_failed_container(status: str) ->
     assert (note.record["reason"], note.record["exit_code"], note.record["status"]) == (reason, 1, "TERMINATED")
 
 
+def test_policy_terminate_waits_for_containers_that_their_agent_starts_when_a_folder_is_there() -> None:
+    session_plan = plan(failure_policy="terminate")
+    sessions = sessions_on_agents(session_plan, stopped={"main1": ("exited", 0), "sub1": ("exited", 1)})
+    waiting = changed(sessions, "agent1", waits=True)
+    assert is_due([running(plan=session_plan)], waiting) == NOTHING
+    assert is_due([running(plan=session_plan)], changed(sessions, "agent2", waits=True)) != NOTHING
+
+
 def test_what_is_over_is_noted_for_the_agents_too_that_cannot_be_asked() -> None:
     parts = sessions_on_agents(plan(**BATCH), "agent2", stopped={"main1": ("exited", 0)})
     actions = is_due([running(plan=plan(**BATCH))], parts, ["agent2"])
