@@ -129,7 +129,8 @@ def _render_frames(pins: Collection[Pin]) -> str:
     """Return the sets and chains for frames of containers on the default network.
 
     The link header is compared, in which a tagged frame is neither IP nor ARP, whatever tag was offloaded. Most
-    link-local destinations bypass prerouting; LLDP's bypasses every hook, and is not forwarded either.
+    link-local destinations bypass prerouting; LLDP's bypasses every hook, and is not forwarded either. From a port that
+    is not pinned yet, they reach the agent: not every kernel can match a bridge there.
     """
     elements = {
         "ports": ("type ifname", _quote(pin.port for pin in pins)),
