@@ -263,5 +263,5 @@ def _agents_with_stopped(session: Session) -> list[str]:
     """Return the agents with a container of the session that exists and does not run."""
     startable = (*STOPPED, "created")
     stopped = {name for name, state in session.containers.items() if state.status in startable}
-    due = {name for name in stopped if not session.completed(name)}
+    due = {name for name in stopped if not session.completed(name) and name not in session.waiting}
     return list(dict.fromkeys(kernel.agent for kernel in session.plan.kernels if kernel.hostname in due))

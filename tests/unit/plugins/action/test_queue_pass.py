@@ -51,6 +51,13 @@ def of(entry: Any) -> Callable[[Asked], bool]:
     return lambda asked: asked.phase == "start" and entry.id in [one["id"] for one in asked.options["sessions"]]
 
 
+def hold_batch(site: SessionSite, *, over: bool = True) -> None:
+    """Have all agents hold the batch session, whose command is ``over``."""
+    for agent in site.agents.values():
+        agent.parts[BATCH.id] = (BATCH, True)
+        agent.stopped = {"main1": ("exited", 0)} if over else {}
+
+
 def test_an_empty_queue_starts_nothing(make_site: MakeSite) -> None:
     site = make_site()
     result = site.queue()
@@ -169,9 +176,7 @@ def test_a_command_that_a_killed_run_has_begun_does_not_begin_again(
     """A session of the queue that was started, and whose run died before it wrote that down."""
     queue.save(requested(9, id=BATCH.id, name=BATCH.name, plan=BATCH, nonce=NONCE, updated_at=0.0))
     site = make_site()
-    for agent in site.agents.values():
-        agent.parts[BATCH.id] = (BATCH, True)
-        agent.stopped = {"main1": ("exited", 0)} if over else {}
+    hold_batch(site, over=over)
     site.agents["agent1"].begun[BATCH.id] = 1
     for _pass in range(2):
         site.queue()
@@ -189,9 +194,7 @@ def test_a_session_whose_command_has_ended_is_removed_and_its_room_given_away(
     over = requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH)
     queue.save(over, waiting(1))
     site = make_site(1, 1, gateways=("gateway1",))
-    for agent in site.agents.values():
-        agent.parts[BATCH.id] = (BATCH, True)
-        agent.stopped = {"main1": ("exited", 0)}
+    hold_batch(site)
     site.queue()
     assert states(queue) == {BATCH.name: "TERMINATED", "session-1": "RUNNING"}
     phases = [phase for phase, _host in site.phases()]
@@ -206,9 +209,10 @@ def test_what_ends_is_said_once_and_of_check_mode_that_it_would(
 ) -> None:
     queue.save(requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH))
     site = make_site()
-    for agent in site.agents.values():
-        agent.parts[BATCH.id] = (BATCH, True)
-        agent.stopped = {"main1": ("exited", 0)}
+    hold_batch(site)
+    # In check mode agents end nothing, and are found to hold it again.
+    nothing = {"changed": True, "failures": {}, "ends": {BATCH.id: {}}}
+    site.fault = lambda asked: nothing if check_mode and asked.phase == "reap" else None
     site.queue(check_mode=check_mode)
     says = "would be" if check_mode else "is"
     said = [line for line in site.shown if line.startswith("Session")]
@@ -218,9 +222,7 @@ def test_what_ends_is_said_once_and_of_check_mode_that_it_would(
 def test_what_agents_say_of_a_reap_is_a_warning(make_site: MakeSite, queue: QueueStore) -> None:
     queue.save(requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH))
     site = make_site()
-    for agent in site.agents.values():
-        agent.parts[BATCH.id] = (BATCH, True)
-        agent.stopped = {"main1": ("exited", 0)}
+    hold_batch(site)
     failures = {
         "changed": False,
         "failures": {BATCH.id: "the engine hangs."},
@@ -276,9 +278,7 @@ def test_how_a_session_has_ended_is_recorded_though_another_run_has_removed_it_m
 ) -> None:
     queue.save(requested(9, id=BATCH.id, name=BATCH.name, state="RUNNING", plan=BATCH))
     site = make_site()
-    for agent in site.agents.values():
-        agent.parts[BATCH.id] = (BATCH, True)
-        agent.stopped = {"main1": ("exited", 0)}
+    hold_batch(site)
 
     def fault(asked: Asked) -> Answer | None:
         if asked.phase != "reap":

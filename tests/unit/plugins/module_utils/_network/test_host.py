@@ -59,6 +59,14 @@ def test_routes_and_addresses_are_in_use(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
 
+@pytest.mark.parametrize("link", ["docker0", "br-0123456789ab", "backendai0", "kube-ipvs0"])
+def test_addresses_for_containers_or_services_of_a_cluster_are_not_those_of_the_host(link: str) -> None:
+    inner = {"ifname": link, "mtu": 1500, "addr_info": [_address("172.18.0.1", 16)]}
+    own = ["192.0.2.1", "192.0.2.99", "198.51.100.1", "fd00::1"]
+    assert host.own_addresses(None, [*LINKS, inner]) == own
+    assert host.own_addresses(Underlay("172.18.0.1", link, 1500), [*LINKS, inner]) == ["172.18.0.1", *own]
+
+
 def test_vnis_of_all_links_are_in_use() -> None:
     tunnels = [{"id": 9}, {"id": 7}, {"id": 9}, {"external": True}]
     links = [

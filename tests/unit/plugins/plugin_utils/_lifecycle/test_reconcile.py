@@ -262,8 +262,9 @@ def test_policy_terminate_ends_a_session_with_a_failed_container(status: str) ->
     assert (note.record["reason"], note.record["exit_code"], note.record["status"]) == (reason, 1, "TERMINATED")
 
 
-def test_policy_terminate_waits_for_containers_that_their_agent_starts_when_a_folder_is_there() -> None:
-    session_plan = plan(failure_policy="terminate")
+@pytest.mark.parametrize("policy", ["restart", "terminate"])
+def test_policies_leave_containers_alone_that_their_agent_starts_when_a_folder_is_there(policy: str) -> None:
+    session_plan = plan(failure_policy=policy)
     sessions = sessions_on_agents(session_plan, stopped={"main1": ("exited", 0), "sub1": ("exited", 1)})
     waiting = changed(sessions, "agent1", waits=True)
     assert is_due([running(plan=session_plan)], waiting) == NOTHING
